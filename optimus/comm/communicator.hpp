@@ -1,0 +1,98 @@
+#pragma once
+// A group of ranks that exchange tensors. One implementation a folder: self (one rank), mpi.
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "optimus/tensor/view.hpp"
+
+namespace optimus {
+
+enum class Reduce { kSum, kMax, kMin };
+
+/// A transfer under way. Buffers belong to it until wait() returned.
+class Request {
+ public:
+  virtual ~Request() = default;
+  /// Blocks until done; polls, so that other transfers progress too.  Errors: CommError after the time limit, naming collective, group and step.
+  virtual void wait() = 0;
+  /// True once done; makes progress; never blocks.
+  [[nodiscard]] virtual bool test() = 0;
+};
+
+/// Collectives over one group. Every member calls the same ones in the same order.
+///
+/// Counts are elements, 64-bit; zero elements are allowed. Floating sums: fp32 and fp64 in their own precision, bf16 accumulated in
+/// fp32 and rounded once; always in member order, so that a repeated run gives the same bits.
+/// Errors: CommError naming the collective, the group and the step when a peer is gone or the time limit has passed; ShapeError for views that do not fit.
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+  [[nodiscard]] virtual Index rank() const = 0;
+  [[nodiscard]] virtual Index size() const = 0;
+  /// For messages: "world", "dp", ….
+  [[nodiscard]] virtual const std::string& name() const = 0;
+
+  /// In place: data[i] = reduce over members of data[i].  f64, f32, bf16, i64, i32.
+  virtual void all_reduce(View data, Reduce reduce) = 0;
+  /// input is size() equal parts; output (one part) = sum over members of part rank(). output may be that part of input.
+  virtual void reduce_scatter(ConstView input, View output) = 0;
+  /// output is size() equal parts; part m = member m's input. input may be part rank() of output.
+  virtual void all_gather(ConstView input, View output) = 0;
+  /// all_gather with counts[m] elements from member m, one after another in output.
+  virtual void all_gather_v(ConstView input, View output, std::span<const Index> counts) = 0;
+  /// Sends send_counts[m] elements to member m and receives recv_counts[m] from it, both in member order without gaps.
+  virtual void all_to_all_v(ConstView input, std::span<const Index> send_counts, View output, std::span<const Index> recv_counts) = 0;
+  virtual void broadcast(View data, Index root) = 0;
+  virtual void send(ConstView data, Index to, int tag) = 0;
+  virtual void receive(View data, Index from, int tag) = 0;
+  virtual void barrier() = 0;
+
+  /// Non-blocking forms; same results, bit for bit.
+  [[nodiscard]] virtual std::unique_ptr<Request> start_reduce_scatter(ConstView input, View output) = 0;
+  [[nodiscard]] virtual std::unique_ptr<Request> start_all_gather(ConstView input, View output) = 0;
+  [[nodiscard]] virtual std::unique_ptr<Request> start_all_reduce(View data, Reduce reduce) = 0;
+  [[nodiscard]] virtual std::unique_ptr<Request> start_send(ConstView data, Index to, int tag) = 0;
+  [[nodiscard]] virtual std::unique_ptr<Request> start_receive(View data, Index from, int tag) = 0;
+
+  /// The group of the members that pass the same `color`, ordered by `key`. Every member calls it.
+  [[nodiscard]] virtual std::unique_ptr<Communicator> split(Index color, Index key, std::string name) = 0;
+  /// The members on the same node as this one.
+  [[nodiscard]] virtual std::unique_ptr<Communicator> split_by_node() = 0;
+
+  /// Named in the messages of everything that follows ("step 12").
+  virtual void set_context(std::string context) = 0;
+};
+
+/// `text` of every member, on all of them, in member order.
+[[nodiscard]] std::vector<std::string> all_gather_text(Communicator& comm, std::string_view text);
+/// `text` of member `root`, on all.
+[[nodiscard]] std::string broadcast_text(Communicator& comm, std::string_view text, Index root);
+
+/// Runs `action` on every member and throws on all of them if it threw on any: the same error class and message, which names the first
+/// failing rank. How one rank may fail alone without leaving the others waiting.
+///
+/// Collective: over `comm`, once, after `action` (which must not itself leave a collective half way).
+/// Errors:   what `action` threw on the lowest failing member, prefixed by "rank N: " where there is more than one member.
+template <class Action> void agree(Communicator& comm, Action&& action);
+
+namespace detail {
+struct Failure { bool failed = false; int code = 1; std::string message; };
+void throw_if_any_failed(Communicator& comm, const Failure& mine);
+[[nodiscard]] Failure current_failure();
+}  // namespace detail
+
+template <class Action> void agree(Communicator& comm, Action&& action) {
+  detail::Failure mine;
+  try {
+    action();
+  } catch (...) {
+    mine = detail::current_failure();
+  }
+  detail::throw_if_any_failed(comm, mine);
+}
+
+}  // namespace optimus
