@@ -12,7 +12,8 @@ namespace optimus {
 }  // namespace optimus
 
 /// Ends with InternalError unless `condition` holds. For what cannot happen unless the program is wrong; what a user can cause throws its own error.
-#define OPTIMUS_CHECK(condition, message) \
-  do {                                    \
-    if (!(condition)) [[unlikely]] ::optimus::fail_check(#condition, message); \
+#define OPTIMUS_CHECK(condition, message)         \
+  do {                                            \
+    if (!(condition)) [[unlikely]]                \
+      ::optimus::fail_check(#condition, message); \
   } while (false)

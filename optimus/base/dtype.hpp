@@ -14,9 +14,14 @@ enum class DType : std::uint8_t { kF64, kF32, kBF16, kF16, kI64, kI32, kU32, kU1
 
 [[nodiscard]] constexpr Index dtype_bytes(DType dtype) {
   switch (dtype) {
-    case DType::kF64: case DType::kI64: return 8;
-    case DType::kF32: case DType::kI32: case DType::kU32: return 4;
-    case DType::kBF16: case DType::kF16: case DType::kU16: return 2;
+    case DType::kF64:
+    case DType::kI64: return 8;
+    case DType::kF32:
+    case DType::kI32:
+    case DType::kU32: return 4;
+    case DType::kBF16:
+    case DType::kF16:
+    case DType::kU16: return 2;
     case DType::kU8: return 1;
   }
   return 0;

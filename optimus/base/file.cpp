@@ -105,7 +105,7 @@ void write_file_atomically(const fs::path& path, std::string_view text) {
 
 std::string read_file(const fs::path& path) {
   const Descriptor file(path, O_RDONLY);
-  struct stat status {};
+  struct stat status{};
   if (::fstat(file.get(), &status) != 0) fail("read", path, errno);
   std::string text;
   std::size_t size = 0;
@@ -139,14 +139,14 @@ Index free_bytes(const fs::path& path) {
   std::error_code code;
   fs::path existing = fs::absolute(path, code);
   while (!fs::exists(existing, code) && existing.has_relative_path()) existing = existing.parent_path();
-  struct statvfs status {};
+  struct statvfs status{};
   if (::statvfs(existing.c_str(), &status) != 0) fail("ask for the free space of", path, errno);
   return static_cast<Index>(status.f_bavail) * static_cast<Index>(status.f_frsize);
 }
 
 MappedFile::MappedFile(const fs::path& path) {
   const Descriptor file(path, O_RDONLY);
-  struct stat status {};
+  struct stat status{};
   if (::fstat(file.get(), &status) != 0) fail("read", path, errno);
   if (!S_ISREG(status.st_mode)) throw FileError(fmt::format("[file] cannot map {}: not a regular file", path.string()));
   if (status.st_size == 0) return;

@@ -19,9 +19,17 @@ void set_log_prefix(std::string prefix);
 /// Also append every line, with the time, to this file.  Errors: FileError.
 void add_log_file(const std::string& path);
 
-template <class... Args> void log_debug(fmt::format_string<Args...> f, Args&&... args) { log_message(LogLevel::kDebug, fmt::format(f, std::forward<Args>(args)...)); }
-template <class... Args> void log_info(fmt::format_string<Args...> f, Args&&... args) { log_message(LogLevel::kInfo, fmt::format(f, std::forward<Args>(args)...)); }
-template <class... Args> void log_warning(fmt::format_string<Args...> f, Args&&... args) { log_message(LogLevel::kWarning, fmt::format(f, std::forward<Args>(args)...)); }
-template <class... Args> void log_error(fmt::format_string<Args...> f, Args&&... args) { log_message(LogLevel::kError, fmt::format(f, std::forward<Args>(args)...)); }
+template <class... Args> void log_debug(fmt::format_string<Args...> f, Args&&... args) {
+  log_message(LogLevel::kDebug, fmt::format(f, std::forward<Args>(args)...));
+}
+template <class... Args> void log_info(fmt::format_string<Args...> f, Args&&... args) {
+  log_message(LogLevel::kInfo, fmt::format(f, std::forward<Args>(args)...));
+}
+template <class... Args> void log_warning(fmt::format_string<Args...> f, Args&&... args) {
+  log_message(LogLevel::kWarning, fmt::format(f, std::forward<Args>(args)...));
+}
+template <class... Args> void log_error(fmt::format_string<Args...> f, Args&&... args) {
+  log_message(LogLevel::kError, fmt::format(f, std::forward<Args>(args)...));
+}
 
 }  // namespace optimus

@@ -23,9 +23,9 @@ class RandomStream {
   /// `purpose` separates uses ("init", "shuffle", "sample"); `name` separates things of one use (a parameter's name, an epoch).
   RandomStream(std::uint64_t seed, std::string_view purpose, std::string_view name = {});
 
-  [[nodiscard]] std::uint64_t bits(Index i) const;      ///< 64 uniform bits
-  [[nodiscard]] double uniform(Index i) const;          ///< [0, 1), 53 bits
-  [[nodiscard]] float normal(Index i) const;            ///< N(0, 1) by Box-Muller in double, rounded to float
+  [[nodiscard]] std::uint64_t bits(Index i) const;  ///< 64 uniform bits
+  [[nodiscard]] double uniform(Index i) const;      ///< [0, 1), 53 bits
+  [[nodiscard]] float normal(Index i) const;        ///< N(0, 1) by Box-Muller in double, rounded to float
   /// values[j] = normal(begin + j), at half the cost.
   void fill_normal(Index begin, std::span<float> values) const;
   [[nodiscard]] std::uint64_t below(Index i, std::uint64_t n) const;  ///< uniform in [0, n), n > 0, without bias to within 2^-64 (128-bit multiply)

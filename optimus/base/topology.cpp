@@ -91,7 +91,8 @@ Topology read_topology() {
 std::string Topology::str() const {
   const std::string name = processor.empty() ? "" : processor + ", ";
   const std::string pinning = bound_to.empty() ? "not pinned" : "pinned to processors " + bound_to;
-  return fmt::format("{} of {} ({}{}, {}), {}", usable_cores, counted(cores, "core"), name, counted(sockets, "socket"), counted(numa_nodes, "NUMA node"), pinning);
+  return fmt::format("{} of {} ({}{}, {}), {}", usable_cores, counted(cores, "core"), name, counted(sockets, "socket"), counted(numa_nodes, "NUMA node"),
+                     pinning);
 }
 
 }  // namespace optimus

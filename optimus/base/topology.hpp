@@ -18,8 +18,8 @@ struct Topology {
   Index threads = 1;
   Index sockets = 1;
   Index numa_nodes = 1;
-  std::string processor;     ///< the vendor's name of it, empty if unknown
-  std::string bound_to;      ///< logical processors of the affinity mask as a list, "0-3,8"; empty if that is all of them
+  std::string processor;  ///< the vendor's name of it, empty if unknown
+  std::string bound_to;   ///< logical processors of the affinity mask as a list, "0-3,8"; empty if that is all of them
 
   /// One line: "2 of 2 cores (Intel Xeon …, 1 socket, 1 NUMA node), not pinned".
   [[nodiscard]] std::string str() const;

@@ -42,7 +42,9 @@ class Problems {
   /// `key` is the full path ("model.hidden_size"); the reader adds file and line where it knows them.
   void add(std::string key, std::string message) { items_.push_back({std::move(key), std::move(message)}); }
   [[nodiscard]] bool empty() const { return items_.empty(); }
-  struct Item { std::string key, message; };
+  struct Item {
+    std::string key, message;
+  };
   [[nodiscard]] const std::vector<Item>& items() const { return items_; }
 
  private:

@@ -45,7 +45,8 @@ void put(ConfigNode& target, ConfigNode value) {
 
 }  // namespace
 
-ConfigSource::ConfigSource(std::string_view text, std::string name, const std::vector<std::string>& overrides) : name_(std::move(name)), root_(parse_toml(text, name_)) {
+ConfigSource::ConfigSource(std::string_view text, std::string name, const std::vector<std::string>& overrides)
+    : name_(std::move(name)), root_(parse_toml(text, name_)) {
   for (const std::string& override_text : overrides) apply_override(override_text);
 }
 

@@ -19,7 +19,7 @@ struct ConfigNode {
   bool boolean = false;
   Index integer = 0;
   double real = 0;
-  std::string text;  ///< of kString; of kOther (dates and times) as written
+  std::string text;                                         ///< of kString; of kOther (dates and times) as written
   std::vector<std::pair<std::string, ConfigNode>> members;  ///< of kTable
   std::vector<ConfigNode> elements;                         ///< of kList
 

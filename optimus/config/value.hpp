@@ -13,10 +13,11 @@
 namespace optimus {
 
 /// A field of any type that v.field() takes, by address.
-using FieldRef = std::variant<bool*, Index*, double*, std::string*,                                                                                              //
-                              std::vector<bool>*, std::vector<Index>*, std::vector<double>*, std::vector<std::string>*,                                          //
-                              std::optional<bool>*, std::optional<Index>*, std::optional<double>*, std::optional<std::string>*,                                  //
-                              std::optional<std::vector<bool>>*, std::optional<std::vector<Index>>*, std::optional<std::vector<double>>*, std::optional<std::vector<std::string>>*>;
+using FieldRef = std::variant<bool*, Index*, double*, std::string*,                                                              //
+                              std::vector<bool>*, std::vector<Index>*, std::vector<double>*, std::vector<std::string>*,          //
+                              std::optional<bool>*, std::optional<Index>*, std::optional<double>*, std::optional<std::string>*,  //
+                              std::optional<std::vector<bool>>*, std::optional<std::vector<Index>>*, std::optional<std::vector<double>>*,
+                              std::optional<std::vector<std::string>>*>;
 
 namespace field_types {
 template <class T, class Variant> inline constexpr bool is_alternative = false;

@@ -41,7 +41,8 @@ Arena::Arena(Index capacity_bytes) : buffer_(capacity_bytes) {}
 View Arena::alloc(DType dtype, Shape shape) {
   const Index bytes = round_up(checked_mul(shape.count(), dtype_bytes(dtype)), kAlignment);
   if (!is_measuring_ && used_ + bytes > buffer_.bytes()) {
-    throw InternalError(fmt::format("[tensor] the memory plan is too small: {} {} needs {} bytes, {} of {} are left", dtype_name(dtype), shape.str(), bytes, buffer_.bytes() - used_, buffer_.bytes()));
+    throw InternalError(fmt::format("[tensor] the memory plan is too small: {} {} needs {} bytes, {} of {} are left", dtype_name(dtype), shape.str(), bytes,
+                                    buffer_.bytes() - used_, buffer_.bytes()));
   }
   std::byte* base = is_measuring_ ? reinterpret_cast<std::byte*>(kMeasuringBase) : buffer_.data();  // NOLINT(performance-no-int-to-ptr)
   View view(base + used_, dtype, shape);

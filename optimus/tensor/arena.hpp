@@ -38,7 +38,7 @@ class Arena {
   [[nodiscard]] View like(ConstView other) { return alloc(other.dtype(), other.shape()); }
 
   [[nodiscard]] Index used() const { return used_; }
-  [[nodiscard]] Index peak() const { return peak_; }    ///< largest used() so far
+  [[nodiscard]] Index peak() const { return peak_; }  ///< largest used() so far
   [[nodiscard]] Index capacity() const { return buffer_.bytes(); }
   [[nodiscard]] bool is_measuring() const { return is_measuring_; }
   /// Gives back everything handed out since used() was `mark`.

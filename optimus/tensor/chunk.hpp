@@ -19,11 +19,11 @@ struct Box {
 /// The tensor has `global_shape`; `box` is the part that a rank's layout gives it (all of it under data parallelism alone); of the box, flattened
 /// row-major, elements [flat_begin, flat_begin + data.count()) are here. Sharded optimizers hold flat ranges, tensor parallelism holds boxes; both at once is normal.
 struct Chunk {
-  std::string name;       ///< "model.NAME", "master.NAME", "exp_avg.NAME", "exp_avg_sq.NAME" with NAME as in ParamSpec ("{}" stands for the index along dimension 0)
+  std::string name;  ///< "model.NAME", "master.NAME", "exp_avg.NAME", "exp_avg_sq.NAME" with NAME as in ParamSpec ("{}" stands for the index along dimension 0)
   Shape global_shape;
   Box box;
   Index flat_begin = 0;
-  View data;              ///< flat, one dimension
+  View data;  ///< flat, one dimension
 };
 
 }  // namespace optimus

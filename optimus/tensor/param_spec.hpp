@@ -19,13 +19,13 @@ struct ParamSpec {
   /// Hugging Face's name. A "{}" stands for the index along dimension 0: the stacked experts [E, F, D] are E tensors [F, D] on disk,
   /// for example "model.layers.0.mlp.experts.{}.gate_proj.weight".
   std::string name;
-  Shape shape;                      ///< of the whole parameter, in every layout the same
+  Shape shape;  ///< of the whole parameter, in every layout the same
   Init init = Init::kNormal;
-  double init_std = 0.02;           ///< of kNormal
-  std::optional<Index> zero_row;    ///< row of dimension 0 that starts as 0 (the padding token's)
-  std::optional<int> tp_dim;        ///< dimension split over the TP ranks; none: every TP rank holds all of it
-  bool is_expert = false;           ///< dimension 0 (the experts) is split over the EP ranks
-  Index layer = -1;                 ///< block number; -1: the embedding; num_hidden_layers: final norm and head
+  double init_std = 0.02;         ///< of kNormal
+  std::optional<Index> zero_row;  ///< row of dimension 0 that starts as 0 (the padding token's)
+  std::optional<int> tp_dim;      ///< dimension split over the TP ranks; none: every TP rank holds all of it
+  bool is_expert = false;         ///< dimension 0 (the experts) is split over the EP ranks
+  Index layer = -1;               ///< block number; -1: the embedding; num_hidden_layers: final norm and head
 
   [[nodiscard]] bool is_stacked() const { return name.find("{}") != std::string::npos; }
   /// Hugging Face's name of entry `index` of a stacked parameter; `name` itself if it is not stacked.

@@ -17,7 +17,13 @@ Config unusual() {
   c.model.hidden_size = std::numeric_limits<Index>::max() / 4 * 4;
   c.model.clip_qkv = 0.1;
   c.model.inner.depth = 1;
-  c.optimizer = {.lr = 1e-300, .betas = {1.0 / 3.0, 1.0}, .schedule = "linear", .is_fast = false, .stages = {3, 0}, .signals = {"a", ""}, .flags = std::vector<bool>{true, false}};
+  c.optimizer = {.lr = 1e-300,
+                 .betas = {1.0 / 3.0, 1.0},
+                 .schedule = "linear",
+                 .is_fast = false,
+                 .stages = {3, 0},
+                 .signals = {"a", ""},
+                 .flags = std::vector<bool>{true, false}};
   c.sources = {{"a", 1e20}, {"b", 0.5}};
   return c;
 }
@@ -61,7 +67,8 @@ TEST(HashConfig, ChangesWithAnyValueAndNotWithTheWayItWasSet) {
 
 TEST(DocumentConfig, ListsEveryKeyWithDefaultAndLimits) {
   const std::string text = document_config<Config>();
-  EXPECT_THAT(text, AllOf(HasSubstr("## `[model]`\n\nThe model.\n\n| key | default | allowed | meaning |"), HasSubstr("## `[model.inner]`"), HasSubstr("## `[[sources]]`")));
+  EXPECT_THAT(text, AllOf(HasSubstr("## `[model]`\n\nThe model.\n\n| key | default | allowed | meaning |"), HasSubstr("## `[model.inner]`"),
+                          HasSubstr("## `[[sources]]`")));
   EXPECT_THAT(text, HasSubstr("| `hidden_size` | `64` | an integer, at least 1 | Width. |"));
   EXPECT_THAT(text, HasSubstr("| `clip_qkv` | not set | a number, above 0 | Limit of q, k and v \\| none. |"));
   EXPECT_THAT(text, HasSubstr("| `schedule` | `\"cosine\"` | `\"cosine\"`, `\"linear\"` | Shape of the rate. |"));

@@ -84,7 +84,8 @@ TEST(ReadConfig, NamesTheNearestValidKeyOfAnUnknownOne) {
 }
 
 TEST(ReadConfig, ReportsAllProblemsAtOnce) {
-  const std::string message = error_of("nam = 'x'\n[model]\nhidden_size = 65\nclip_qkv = true\n[optimizer]\nlr = -1\nschedule = 'x'\n[[sources]]\nweight = 'a'\n");
+  const std::string message =
+      error_of("nam = 'x'\n[model]\nhidden_size = 65\nclip_qkv = true\n[optimizer]\nlr = -1\nschedule = 'x'\n[[sources]]\nweight = 'a'\n");
   EXPECT_THAT(message, HasSubstr("6 problems"));
   for (const char* part : {"run.toml:1: nam:", "run.toml:3: model.hidden_size: must be a multiple", "run.toml:4: model.clip_qkv:", "run.toml:6: optimizer.lr:",
                            "run.toml:7: optimizer.schedule:", "run.toml:9: sources[0].weight:", "\n  1. ", "\n  6. "}) {
@@ -128,7 +129,8 @@ TEST(ReadConfig, PutsProblemsOfResolvingIntoTheSameList) {
     (void)read_config<Config>(std::move(source), [](Config&, const ConfigSource&, Problems& problems) { problems.add("name", "no such preset"); });
     FAIL() << "no error";
   } catch (const ConfigError& e) {
-    EXPECT_THAT(e.what(), AllOf(HasSubstr("2 problems"), HasSubstr("run.toml: name: no such preset"), HasSubstr("model.num_heads: must be at least 1; found 0")));
+    EXPECT_THAT(e.what(),
+                AllOf(HasSubstr("2 problems"), HasSubstr("run.toml: name: no such preset"), HasSubstr("model.num_heads: must be at least 1; found 0")));
   }
 }
 
@@ -161,7 +163,8 @@ TEST(Overrides, MergeInlineTables) {
 
 TEST(Overrides, AreNamedInTheirErrors) {
   EXPECT_THAT(error_of("", {"model.hidden_size=0"}), HasSubstr("1. --set model.hidden_size=0: model.hidden_size: must be at least 1; found 0"));
-  EXPECT_THAT(error_of("", {"model.hiden_size=1"}), HasSubstr("--set model.hiden_size=1: model.hiden_size: unknown key; the nearest valid key is model.hidden_size"));
+  EXPECT_THAT(error_of("", {"model.hiden_size=1"}),
+              HasSubstr("--set model.hiden_size=1: model.hiden_size: unknown key; the nearest valid key is model.hidden_size"));
   EXPECT_THAT(error_of("", {"modelhidden"}), HasSubstr("--set modelhidden: not of the form key.path=value"));
   EXPECT_THAT(error_of("", {"=3"}), HasSubstr("not of the form key.path=value"));
   EXPECT_THAT(error_of("", {"a..b=3"}), HasSubstr("not of the form key.path=value"));
