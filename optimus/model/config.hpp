@@ -62,6 +62,8 @@ struct ModelConfig {
 /// A Hugging Face config.json in the published or the newer spelling.
 /// Errors: ConfigError naming the file and every field that is missing, of the wrong type or not supported.
 [[nodiscard]] ModelConfig read_hf_config(const std::filesystem::path& path);
+/// The same from its text; `origin` names it in messages (checkpoints keep the text in their manifest).
+[[nodiscard]] ModelConfig parse_hf_config(const std::string& text, const std::string& origin);
 /// The config.json that `transformers` loads, in the published spelling. `dtype`: "float32" or "bfloat16".
 [[nodiscard]] std::string write_hf_config(const ModelConfig& config, const std::string& dtype);
 
