@@ -17,7 +17,8 @@ endif()
 set(OPTIMUS_SANITIZE "" CACHE STRING "Sanitizers to build with, as in -fsanitize=: address, undefined, thread")
 
 add_library(optimus_flags INTERFACE)
-target_compile_options(optimus_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual)
+target_compile_options(optimus_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual
+  -Wno-missing-field-initializers)  # designated initialisers name what differs from the defaults
 # Products and sums stay apart unless a kernel asks for a fused multiply-add: the same source gives the same bits on every machine.
 target_compile_options(optimus_flags INTERFACE -ffp-contract=off)
 target_include_directories(optimus_flags INTERFACE "${PROJECT_SOURCE_DIR}")
