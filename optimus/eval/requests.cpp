@@ -1,0 +1,94 @@
+#include "optimus/eval/requests.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+
+#include "optimus/data/line_reader.hpp"
+
+namespace optimus {
+namespace {
+
+/// Python's str.isspace, which the rule is written in.
+bool is_python_space(char32_t c) {
+  if ((c >= 0x09 && c <= 0x0D) || (c >= 0x1C && c <= 0x20) || (c >= 0x2000 && c <= 0x200A)) return true;
+  constexpr std::array<char32_t, 8> kOthers = {0x85, 0xA0, 0x1680, 0x2028, 0x2029, 0x202F, 0x205F, 0x3000};
+  return std::find(kOthers.begin(), kOthers.end(), c) != kOthers.end();
+}
+
+/// Length of `text` without the white space at its end. `text` is valid UTF-8.
+std::size_t trimmed_length(std::string_view text) {
+  std::size_t end = text.size();
+  while (end > 0) {
+    std::size_t begin = end - 1;
+    while (begin > 0 && (static_cast<unsigned char>(text[begin]) & 0xC0U) == 0x80U) --begin;
+    const auto lead = static_cast<unsigned char>(text[begin]);
+    char32_t c = lead;
+    if (lead >= 0xE0U) c = lead & 0x0FU; else if (lead >= 0xC0U) c = lead & 0x1FU;
+    for (std::size_t i = begin + 1; i < end; ++i) c = (c << 6U) | (static_cast<unsigned char>(text[i]) & 0x3FU);
+    if (!is_python_space(c)) break;
+    end = begin;
+  }
+  return end;
+}
+
+LikelihoodRequest parse_request(std::string_view line, const std::string& origin) {
+  try {
+    const auto json = nlohmann::json::parse(line);
+    if (json.at("request_type").get<std::string>() != "loglikelihood") throw DataError(fmt::format("[eval] {}: request_type is {}, only loglikelihood is known", origin, json.at("request_type").dump()));
+    const auto& request = json.at("request");
+    return {.task_name = json.at("task_name").get<std::string>(),
+            .doc_id = json.at("doc_id").get<Index>(),
+            .choice = json.at("idx").get<Index>(),
+            .label = json.at("label").get<Index>(),
+            .context = request.at("context").get<std::string>(),
+            .continuation = request.at("continuation").get<std::string>(),
+            .origin = origin};
+  } catch (const nlohmann::json::exception& error) {
+    throw DataError(fmt::format("[eval] {}: not a request: {}", origin, error.what()));
+  }
+}
+
+}  // namespace
+
+std::vector<LikelihoodRequest> read_requests(const std::filesystem::path& path) {
+  std::vector<LikelihoodRequest> requests;
+  LineReader lines(path);
+  while (const auto line = lines.next()) {
+    if (!line->empty()) requests.push_back(parse_request(*line, fmt::format("{}:{}", path.string(), lines.line_number())));
+  }
+  if (requests.empty()) throw DataError(fmt::format("[eval] {}: no request in it", path.string()));
+  return requests;
+}
+
+EncodedRequest encode_request(const Tokenizer& tokenizer, const LikelihoodRequest& request, Index max_positions) {
+  EncodedRequest result;
+  std::vector<std::int32_t> continuation;
+  if (request.context.empty()) {
+    const auto end = tokenizer.end_of_document();
+    if (!end) throw DataError(fmt::format("[eval] {}: an empty context needs an end-of-document token, and {} has none", request.origin, tokenizer.name()));
+    tokenizer.encode(request.continuation, continuation);
+    result.ids = {*end};
+    if (!continuation.empty() && continuation.front() == *end) continuation.erase(continuation.begin());
+  } else {
+    const std::size_t length = trimmed_length(request.context);
+    if (length == 0) throw DataError(fmt::format("[eval] {}: the context is white space only", request.origin));
+    std::vector<std::int32_t> whole;
+    tokenizer.encode(std::string_view(request.context).substr(0, length), result.ids);
+    tokenizer.encode(request.context + request.continuation, whole);
+    if (whole.size() > result.ids.size()) continuation.assign(whole.begin() + static_cast<std::ptrdiff_t>(result.ids.size()), whole.end());
+  }
+  result.continuation_tokens = static_cast<Index>(continuation.size());
+  if (continuation.empty()) throw DataError(fmt::format("[eval] {}: the continuation adds no token: nothing to score", request.origin));
+  if (result.continuation_tokens > max_positions) {
+    throw DataError(fmt::format("[eval] {}: the continuation has {} tokens, the model {} positions", request.origin, result.continuation_tokens, max_positions));
+  }
+  result.ids.insert(result.ids.end(), continuation.begin(), continuation.end());
+  const Index surplus = static_cast<Index>(result.ids.size()) - (max_positions + 1);
+  if (surplus > 0) result.ids.erase(result.ids.begin(), result.ids.begin() + surplus);
+  return result;
+}
+
+}  // namespace optimus
