@@ -4,6 +4,9 @@
 # the whole program is one entry for each number of MPI ranks.
 include(GoogleTest)
 
+# All unit tests: what the sanitizer builds compile and run.
+add_custom_target(unit_tests)
+
 function(optimus_test name)
   cmake_parse_arguments(ARG "" "TIMEOUT" "DEPENDS;LIBRARIES;RANKS;LABELS" ${ARGN})
   if(NOT ARG_TIMEOUT)
@@ -12,6 +15,11 @@ function(optimus_test name)
   file(GLOB sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*.cpp")
   set(target "test_${name}")
   add_executable(${target} ${sources})
+  # Tests are compiled far more often than they run long.
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
+  if(name MATCHES "^unit_")
+    add_dependencies(unit_tests ${target})
+  endif()
   target_link_libraries(${target} PRIVATE optimus_flags ${ARG_LIBRARIES})
   foreach(dependency IN LISTS ARG_DEPENDS)
     target_link_libraries(${target} PRIVATE optimus_${dependency})
@@ -20,10 +28,10 @@ function(optimus_test name)
   # Fresh memory is poisoned in every test: a result that depends on it fails here, not on a user's machine.
   set(environment "MALLOC_PERTURB_=165;OMP_NUM_THREADS=2")
   if(ARG_RANKS)
-    target_link_libraries(${target} PRIVATE GTest::gtest)
+    target_link_libraries(${target} PRIVATE GTest::gtest optimus_test_mpi)  # with main(): tests/support/mpi
     foreach(ranks IN LISTS ARG_RANKS)
       add_test(NAME ${name}.ranks_${ranks} COMMAND ${MPIEXEC_EXECUTABLE} ${OPTIMUS_MPIEXEC_FLAGS} -n ${ranks} $<TARGET_FILE:${target}>)
-      set_tests_properties(${name}.ranks_${ranks} PROPERTIES TIMEOUT ${ARG_TIMEOUT} ENVIRONMENT "MALLOC_PERTURB_=165;OMP_NUM_THREADS=1" PROCESSORS 2 LABELS "${ARG_LABELS}")
+      set_tests_properties(${name}.ranks_${ranks} PROPERTIES TIMEOUT ${ARG_TIMEOUT} ENVIRONMENT "MALLOC_PERTURB_=165;OMP_NUM_THREADS=1;ASAN_OPTIONS=detect_leaks=0" PROCESSORS 2 LABELS "${ARG_LABELS}")
     endforeach()
   else()
     target_link_libraries(${target} PRIVATE GTest::gtest_main)

@@ -23,7 +23,7 @@ class Request {
   [[nodiscard]] virtual bool test() = 0;
 };
 
-/// Collectives over one group. Every member calls the same ones in the same order.
+/// Collectives over one group. Every member calls the same ones in the same order; one thread at a time.
 ///
 /// Counts are elements, 64-bit; zero elements are allowed. Floating sums: fp32 and fp64 in their own precision, bf16 accumulated in
 /// fp32 and rounded once; always in member order, so that a repeated run gives the same bits.
@@ -63,8 +63,15 @@ class Communicator {
   /// The members on the same node as this one.
   [[nodiscard]] virtual std::unique_ptr<Communicator> split_by_node() = 0;
 
-  /// Named in the messages of everything that follows ("step 12").
+  /// The group of `members` (ranks of this group, this one among them) in that order. Only they call it, each with the same list: no
+  /// collective over everybody for each group.
+  [[nodiscard]] virtual std::unique_ptr<Communicator> subgroup(std::span<const Index> members, std::string name) = 0;
+
+  /// Named in the messages of everything that follows ("step 12"), here and in all groups made from the same world.
   virtual void set_context(std::string context) = 0;
+  /// Tells all ranks of the world that this one cannot go on: whatever they wait for, now or later, throws the error that is being handled
+  /// here, prefixed by "rank N: ". Called inside a catch block. Not collective; does not wait. For an error that leaves collectives half way, where agree() cannot help.
+  virtual void announce_failure() noexcept = 0;
 };
 
 /// `text` of every member, on all of them, in member order.
@@ -80,9 +87,12 @@ class Communicator {
 template <class Action> void agree(Communicator& comm, Action&& action);
 
 namespace detail {
-struct Failure { bool failed = false; int code = 1; std::string message; };
+/// An exception as plain data: `kind` stands for its class, `code` is its exit code.
+struct Failure { bool failed = false; int kind = 0; int code = 1; std::string message; };
 void throw_if_any_failed(Communicator& comm, const Failure& mine);
+/// The exception being handled.
 [[nodiscard]] Failure current_failure();
+[[noreturn]] void throw_failure(const Failure& failure);
 }  // namespace detail
 
 template <class Action> void agree(Communicator& comm, Action&& action) {

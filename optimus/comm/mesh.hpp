@@ -34,6 +34,11 @@ template <class Visitor> void describe(Visitor& v, ParallelConfig& c) {
   v.field("overlap", c.overlap, "Communicate while computing. The results are the same bytes either way.");
 }
 
+/// What can be said without knowing the world: stages and layers per stage.
+void validate(const ParallelConfig& config, Problems& problems);
+/// Whether `world` ranks can have this layout; the message has both numbers.
+void validate_layout(const ParallelConfig& config, Index world, Problems& problems);
+
 /// Coordinates of one rank.
 struct Coordinates { Index dp = 0, pp = 0, ep = 0, tp = 0; };
 

@@ -1,0 +1,77 @@
+#include "optimus/comm/arguments.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace optimus::arguments {
+namespace {
+
+[[noreturn]] void reject(const Communicator& comm, const char* collective, const std::string& what) {
+  throw ShapeError(fmt::format("[comm] {} over {} ({} members): {}", collective, comm.name(), comm.size(), what));
+}
+
+void check_dtypes(const Communicator& comm, const char* collective, ConstView input, ConstView output) {
+  if (input.dtype() != output.dtype()) reject(comm, collective, fmt::format("input is {}, output {}", dtype_name(input.dtype()), dtype_name(output.dtype())));
+}
+
+Index sum_of(const Communicator& comm, const char* collective, std::span<const Index> counts) {
+  if (static_cast<Index>(counts.size()) != comm.size()) reject(comm, collective, fmt::format("{} counts; one for each member is needed", counts.size()));
+  Index sum = 0;
+  for (const Index count : counts) {
+    if (count < 0) reject(comm, collective, fmt::format("a count is {}", count));
+    sum = checked_add(sum, count);
+  }
+  return sum;
+}
+
+}  // namespace
+
+void check_reduce_scatter(const Communicator& comm, ConstView input, ConstView output) {
+  check_dtypes(comm, "reduce_scatter", input, output);
+  if (input.count() != checked_mul(output.count(), comm.size()))
+    reject(comm, "reduce_scatter", fmt::format("input has {} elements, output {}; input must be one output for each member", input.count(), output.count()));
+}
+
+void check_all_gather(const Communicator& comm, ConstView input, ConstView output) {
+  check_dtypes(comm, "all_gather", input, output);
+  if (output.count() != checked_mul(input.count(), comm.size()))
+    reject(comm, "all_gather", fmt::format("input has {} elements, output {}; output must be one input for each member", input.count(), output.count()));
+}
+
+void check_all_gather_v(const Communicator& comm, ConstView input, ConstView output, std::span<const Index> counts) {
+  check_dtypes(comm, "all_gather_v", input, output);
+  const Index total = sum_of(comm, "all_gather_v", counts), mine = counts[static_cast<std::size_t>(comm.rank())];
+  if (input.count() != mine) reject(comm, "all_gather_v", fmt::format("input has {} elements, the count of member {} is {}", input.count(), comm.rank(), mine));
+  if (output.count() != total) reject(comm, "all_gather_v", fmt::format("output has {} elements, the counts add up to {}", output.count(), total));
+}
+
+void check_all_to_all_v(const Communicator& comm, ConstView input, std::span<const Index> send_counts, ConstView output, std::span<const Index> recv_counts) {
+  check_dtypes(comm, "all_to_all_v", input, output);
+  const Index sent = sum_of(comm, "all_to_all_v", send_counts), received = sum_of(comm, "all_to_all_v", recv_counts);
+  if (input.count() != sent) reject(comm, "all_to_all_v", fmt::format("input has {} elements, the send counts add up to {}", input.count(), sent));
+  if (output.count() != received) reject(comm, "all_to_all_v", fmt::format("output has {} elements, the receive counts add up to {}", output.count(), received));
+  const auto me = static_cast<std::size_t>(comm.rank());
+  if (send_counts[me] != recv_counts[me])
+    reject(comm, "all_to_all_v", fmt::format("member {} sends itself {} elements but receives {}", comm.rank(), send_counts[me], recv_counts[me]));
+}
+
+void check_member(const Communicator& comm, const char* collective, Index member) {
+  if (member < 0 || member >= comm.size()) reject(comm, collective, fmt::format("there is no member {}", member));
+}
+
+void check_tag(const Communicator& comm, int tag) {
+  if (tag < 0 || tag > kMaxTag) reject(comm, "send or receive", fmt::format("tag {} is not in 0 … {}", tag, kMaxTag));
+}
+
+Index check_subgroup(const Communicator& comm, std::span<const Index> members) {
+  std::vector<Index> sorted(members.begin(), members.end());
+  std::sort(sorted.begin(), sorted.end());
+  for (const Index member : members) check_member(comm, "subgroup", member);
+  if (std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end()) reject(comm, "subgroup", "a member is listed twice");
+  const auto place = std::find(members.begin(), members.end(), comm.rank());
+  if (place == members.end()) reject(comm, "subgroup", fmt::format("member {} is not in its own list", comm.rank()));
+  return place - members.begin();
+}
+
+}  // namespace optimus::arguments

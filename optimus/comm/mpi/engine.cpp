@@ -1,0 +1,200 @@
+#include "optimus/comm/mpi/engine.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <vector>
+
+#include "optimus/comm/mpi/backoff.hpp"
+#include "optimus/comm/mpi/failure_channel.hpp"
+#include "optimus/comm/mpi/handle.hpp"
+
+namespace optimus::mpi {
+
+/// What is known of one message; its MPI_Request has the same place in `requests`.
+struct Message {
+  Operation* owner = nullptr;
+  Index bytes = 0;
+  Index member = 0;
+  int slot = 0;
+  bool is_send = false;
+};
+
+struct Engine::State {
+  MpiTuning tuning;
+  double time_limit_s = 600;
+  std::string context;
+  std::vector<MPI_Request> requests;
+  std::vector<Message> messages;
+  // Kept between calls of poll() only so that it need not allocate.
+  std::vector<int> indices;
+  std::vector<MPI_Status> statuses;
+  std::vector<Message> completed;
+  std::vector<Buffer> spare_buffers;
+  FailureChannel failures;
+  bool is_broken = false;
+
+  [[nodiscard]] std::string place() const { return context.empty() ? "" : " at " + context; }
+  void erase(std::size_t i) {
+    requests[i] = requests.back();
+    messages[i] = messages.back();
+    requests.pop_back();
+    messages.pop_back();
+  }
+};
+
+Engine::Engine() : state_(std::make_unique<State>()) {}
+Engine::~Engine() = default;
+
+const MpiTuning& Engine::tuning() const { return state_->tuning; }
+void Engine::set_tuning(const MpiTuning& tuning) { state_->tuning = tuning; }
+void Engine::set_time_limit(double seconds) { state_->time_limit_s = seconds; }
+double Engine::time_limit() const { return state_->time_limit_s; }
+void Engine::set_context(std::string context) { state_->context = std::move(context); }
+const std::string& Engine::context() const { return state_->context; }
+bool Engine::has_messages() const { return !state_->messages.empty(); }
+
+void Engine::post(Operation& owner, const Transfer& transfer, int slot) {
+  const Channel& channel = owner.channel();
+  const int bytes = narrow<int>(transfer.bytes), member = narrow<int>(transfer.member);
+  MPI_Request request = MPI_REQUEST_NULL;
+  if (transfer.is_send)
+    check(MPI_Isend(transfer.data, bytes, MPI_BYTE, member, channel.tag, channel.group->comm(), &request), "MPI_Isend");
+  else
+    check(MPI_Irecv(transfer.data, bytes, MPI_BYTE, member, channel.tag, channel.group->comm(), &request), "MPI_Irecv");
+  state_->requests.push_back(request);
+  state_->messages.push_back({&owner, transfer.bytes, transfer.member, slot, transfer.is_send});
+}
+
+namespace {
+
+/// Fails the owner if the message did not arrive whole.
+void check_message(const Message& message, const MPI_Status& status, int code) {
+  if (code != MPI_SUCCESS) {
+    message.owner->fail(fmt::format("the message {} {} failed: {}", message.is_send ? "to" : "from", message.owner->channel().group->describe_member(message.member), error_text(code)));
+    return;
+  }
+  if (message.is_send) return;
+  int bytes = 0;
+  MPI_Get_count(&status, MPI_BYTE, &bytes);
+  if (bytes != message.bytes)
+    message.owner->fail(fmt::format("{} sent {} bytes, {} were expected; the members disagree about sizes", message.owner->channel().group->describe_member(message.member), bytes, message.bytes));
+}
+
+}  // namespace
+
+void Engine::poll() {
+  State& s = *state_;
+  s.failures.poll();
+  if (s.requests.empty()) return;
+  s.indices.resize(s.requests.size());
+  s.statuses.resize(s.requests.size());
+  int count = 0;
+  const int code = MPI_Testsome(static_cast<int>(s.requests.size()), s.requests.data(), &count, s.indices.data(), s.statuses.data());
+  if (code != MPI_ERR_IN_STATUS) check(code, "MPI_Testsome");
+  if (count == MPI_UNDEFINED || count == 0) return;
+
+  s.completed.clear();
+  for (int i = 0; i < count; ++i) {
+    const auto index = static_cast<std::size_t>(s.indices[static_cast<std::size_t>(i)]);
+    const MPI_Status& status = s.statuses[static_cast<std::size_t>(i)];
+    check_message(s.messages[index], status, code == MPI_ERR_IN_STATUS ? status.MPI_ERROR : MPI_SUCCESS);
+    s.completed.push_back(s.messages[index]);
+  }
+  // From the back, so that the places still to be erased stay valid.
+  std::sort(s.indices.begin(), s.indices.begin() + count, std::greater<>());
+  for (int i = 0; i < count; ++i) s.erase(static_cast<std::size_t>(s.indices[static_cast<std::size_t>(i)]));
+  for (const Message& message : s.completed) message.owner->complete(message.slot);
+}
+
+void Engine::throw_if_failed(const Operation& operation, const std::string& collective) {
+  if (!operation.error().empty()) {
+    state_->is_broken = true;
+    throw CommError(fmt::format("[comm] {} over {}{}: {}", collective, operation.channel().group->name(), state_->place(), operation.error()));
+  }
+  if (state_->failures.has_failed()) {
+    state_->is_broken = true;
+    state_->failures.throw_failure();
+  }
+}
+
+void Engine::throw_late(const Operation& operation, const std::string& collective, double seconds) {
+  const Group& group = *operation.channel().group;
+  std::set<Index> silent, deaf;
+  for (const Message& message : state_->messages)
+    if (operation.contains(message.owner)) (message.is_send ? deaf : silent).insert(message.member);
+  std::string who;
+  for (const Index member : silent.empty() ? deaf : silent) who += (who.empty() ? "" : ", ") + group.describe_member(member);
+  state_->is_broken = true;
+  throw CommError(fmt::format("[comm] {} over {} ({} members){}: no progress for {:.3g} s, {} {}; that rank is stuck, gone or elsewhere in the program", collective, group.name(),
+                              group.size(), state_->place(), seconds, silent.empty() ? "nothing is taken by" : "nothing came from", who));
+}
+
+bool Engine::test(Operation& operation, const std::string& collective) {
+  if (operation.is_done()) return true;
+  poll();
+  if (operation.is_done()) return true;
+  throw_if_failed(operation, collective);
+  return false;
+}
+
+void Engine::wait(Operation& operation, const std::string& collective) {
+  Backoff backoff;
+  for (Index seen = -1; !test(operation, collective);) {
+    if (operation.num_completed() != seen) {
+      seen = operation.num_completed();
+      backoff.restart();
+    }
+    backoff.pause();
+    if (backoff.seconds() > state_->time_limit_s) throw_late(operation, collective, backoff.seconds());
+  }
+}
+
+void Engine::abandon(Operation& operation) noexcept {
+  State& s = *state_;
+  const auto is_under_way = [&] { return std::any_of(s.messages.begin(), s.messages.end(), [&](const Message& m) { return operation.contains(m.owner); }); };
+  const auto poll_for = [&](double seconds) {
+    for (Backoff backoff; is_under_way() && backoff.seconds() < seconds; backoff.pause()) poll();
+  };
+  try {
+    if (!s.is_broken) poll_for(1.0);
+    if (!is_under_way()) return;
+    s.is_broken = true;
+    for (std::size_t i = 0; i < s.messages.size(); ++i)
+      if (operation.contains(s.messages[i].owner) && !s.messages[i].is_send) MPI_Cancel(&s.requests[i]);
+    poll_for(0.2);
+  } catch (const std::exception&) {
+    // MPI itself is failing; the error that led here is the one to report.
+  }
+  for (std::size_t i = s.messages.size(); i-- > 0;) {
+    if (!operation.contains(s.messages[i].owner)) continue;
+    MPI_Request_free(&s.requests[i]);
+    s.erase(i);
+  }
+}
+
+void Engine::announce_failure() noexcept { state_->failures.announce(); }
+bool Engine::meet(double patience_s) noexcept { return state_->failures.meet(patience_s); }
+void Engine::stop_listening() { state_->failures.close(); }
+
+Staging::Staging(Engine& engine, Index bytes) : engine_(engine) {
+  auto& spare = engine.state_->spare_buffers;
+  const auto found = std::find_if(spare.begin(), spare.end(), [&](const Buffer& buffer) { return buffer.bytes() >= bytes; });
+  if (found == spare.end()) {
+    buffer_ = Buffer(bytes);
+    return;
+  }
+  buffer_ = std::move(*found);
+  spare.erase(found);
+}
+
+Staging::~Staging() {
+  try {
+    engine_.state_->spare_buffers.push_back(std::move(buffer_));
+  } catch (const std::exception&) {
+    // No memory to keep it in the store: it is freed instead.
+  }
+}
+
+}  // namespace optimus::mpi

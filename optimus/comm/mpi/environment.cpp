@@ -1,0 +1,90 @@
+#include "optimus/comm/mpi/environment.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+
+#include "optimus/base/check.hpp"
+#include "optimus/comm/mpi/engine.hpp"
+#include "optimus/comm/mpi/handle.hpp"
+#include "optimus/comm/mpi/mpi_communicator.hpp"
+
+namespace optimus {
+namespace {
+
+/// The number of ranks that the starter announced in the environment; 0 if it did not.
+int announced_ranks() {
+  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"})
+    if (const char* value = std::getenv(name)) return std::atoi(value);
+  return 0;
+}
+
+void start_mpi() {
+  int provided = 0;
+  mpi::check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided), "MPI_Init_thread");
+  mpi::check(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+  int size = 1;
+  mpi::check(MPI_Comm_size(MPI_COMM_WORLD, &size), "MPI_Comm_size");
+  const int announced = announced_ranks();
+  if (announced > 0 && announced != size)
+    throw CommError(fmt::format("[comm] the starter announced {} ranks, the MPI library of this program finds {}; start it with the mpirun of the MPI it was built with", announced, size));
+}
+
+}  // namespace
+
+struct MpiEnvironment::State {
+  mpi::Engine engine;
+};
+
+bool MpiEnvironment::is_started_by_mpi() {
+  constexpr std::array kSigns = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMI_RANK", "PMIX_RANK", "MPI_LOCALNRANKS"};
+  return std::any_of(kSigns.begin(), kSigns.end(), [](const char* name) { return std::getenv(name) != nullptr; });
+}
+
+MpiEnvironment::MpiEnvironment() {
+  start_mpi();
+  state_ = std::make_unique<State>();
+}
+
+MpiEnvironment::~MpiEnvironment() = default;
+
+std::unique_ptr<Communicator> MpiEnvironment::world() {
+  return std::make_unique<mpi::MpiCommunicator>(state_->engine, std::make_unique<mpi::Group>(MPI_COMM_WORLD, "world"));
+}
+
+void MpiEnvironment::set_time_limit(double seconds) { state_->engine.set_time_limit(seconds); }
+
+void MpiEnvironment::set_tuning(const MpiTuning& tuning) {
+  if (tuning.message_bytes < 1 || tuning.message_bytes > (Index{1} << 30) || tuning.staging_bytes < 1 || tuning.peers_per_round < 1)
+    throw ConfigError("[comm] message size must be 1 … 2^30 bytes, staging memory and peers per round at least 1");
+  state_->engine.set_tuning(tuning);
+}
+
+std::string MpiEnvironment::library() const {
+  std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
+  int length = 0;
+  mpi::check(MPI_Get_library_version(text.data(), &length), "MPI_Get_library_version");
+  const std::string all(text.data(), static_cast<std::size_t>(length));
+  return all.substr(0, all.find('\n'));
+}
+
+void MpiEnvironment::close() {
+  OPTIMUS_CHECK(!state_->engine.has_messages(), "transfers are still under way at the end of MPI");
+  state_->engine.stop_listening();
+  state_.reset();
+  mpi::check(MPI_Finalize(), "MPI_Finalize");
+}
+
+void MpiEnvironment::finish(int code, double patience_s) {
+  if (state_->engine.has_messages() || !state_->engine.meet(patience_s)) abort(code);
+  close();
+}
+
+void MpiEnvironment::abort(int code) {
+  MPI_Abort(MPI_COMM_WORLD, code);
+  std::_Exit(code);
+}
+
+}  // namespace optimus
