@@ -24,7 +24,7 @@ template <class Visitor> void describe(Visitor& v, OptimizerConfig& c) {
   v.choice("name", c.name, {"adamw", "sgd"}, "AdamW, or plain SGD without momentum.");
   v.field("lr", c.lr, "Largest learning rate.", at_least(0.0));
   v.field("lr_min", c.lr_min, "Learning rate at the start of the warm-up and at the end of the decay.", at_least(0.0));
-  v.field("betas", c.betas, "Decay rates of AdamW's two moments.", between(0.0, 1.0));
+  v.field("betas", c.betas, "Decay rates of AdamW's two moments, below 1.", between(0.0, 1.0));
   v.field("eps", c.eps, "Added to the root of the second moment.", at_least(0.0));
   v.field("weight_decay", c.weight_decay, "Decoupled decay, on every parameter.", at_least(0.0));
   v.field("clip_norm", c.clip_norm, "Largest global gradient norm; 0: no clipping.", at_least(0.0));
@@ -34,6 +34,9 @@ template <class Visitor> void describe(Visitor& v, OptimizerConfig& c) {
   v.field("decay_steps", c.decay_steps, "Of wsd: steps of the final decay from lr to lr_min.", at_least(0));
   v.choice("nonfinite", c.nonfinite, {"stop", "skip"}, "On NaN or Inf in loss or gradients: stop the run, or drop the step and count it.");
 }
+
+/// Two betas, each below 1; decay_steps with wsd only.
+void validate(const OptimizerConfig& config, Problems& problems);
 
 struct PrecisionConfig {
   std::string weights = "bf16";

@@ -3,7 +3,9 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "optimus/backend/backend.hpp"
@@ -15,11 +17,12 @@
 
 namespace optimus {
 
-/// Groups a rank reduces over, one per replica axis. For one rank both are `self`.
+/// Groups a rank reduces over, one per replica axis. For one rank all are `self`.
 struct ReplicaGroups {
   Communicator* dp = nullptr;      ///< copies of expert parameters
   Communicator* dp_ep = nullptr;   ///< copies of everything else
   Communicator* world = nullptr;   ///< for the norm and for agreement
+  Communicator* ep = nullptr;      ///< for "so" with ep > 1 only: the shards over DP are then summed over EP
 };
 
 /// What one update did.
@@ -33,6 +36,7 @@ struct UpdateResult {
 ///
 /// A bucket is a flat, padded array of whole parameters with the same replica group. After backward: reduce-scatter of each gradient bucket, norm over
 /// all shards (each logical element once), update of the own shard, all-gather of the new weights.
+/// With `parallel.overlap` the transfer of one bucket runs while the one before is computed on; the results are the same bytes.
 class ShardedOptimizer {
  public:
   struct Options {
@@ -49,21 +53,29 @@ class ShardedOptimizer {
   [[nodiscard]] std::span<const View> gradients() const;
 
   /// Sets weights and master from unrounded fp32 values: `fill(spec, box, flat_begin, f32 out)` is called for the ranges this rank owns; others receive them.
-  /// Collective: over the replica groups.
+  /// Collective: over world. What `fill` throws on one rank is thrown on all.
   using Fill = std::function<void(const ParamSpec& spec, const Box& box, Index flat_begin, View out)>;
   void initialize(const Fill& fill);
 
   void zero_gradients();
+  /// Name of the first parameter whose gradient on this rank, before any reduction, holds a NaN or Inf.
+  [[nodiscard]] std::optional<std::string> find_nonfinite_gradient() const;
   /// Sums gradients over the replica groups. After it each rank holds the reduced gradients of its shards.
   void reduce_gradients();
-  /// Norm, clipping, update, gathering of weights. `lr`: of this step; `may_clip`: false during the warm-up.
+  /// Norm, clipping, update, gathering of weights; once after each reduce_gradients(). `lr`: of this step; `may_clip`: false during the warm-up.
   /// Collective: over world (norm) and the replica groups (weights); the result is the same on all ranks.
   UpdateResult update(double lr, bool may_clip);
-  /// Reduced gradients of this rank's shards, named as parameters ("grad.NAME"), for dumps. Between reduce_gradients and zero_gradients.
-  [[nodiscard]] std::vector<Chunk> gradient_chunks() const;
 
+  /// Reduced gradients of this rank's shards, named as parameters ("grad.NAME"), for dumps: over all ranks each element once. Between reduce_gradients and zero_gradients.
+  [[nodiscard]] std::vector<Chunk> gradient_chunks() const;
   /// Everything a checkpoint must hold: "model." (weights, own shard), and "master.", "exp_avg.", "exp_avg_sq." (not for SGD's moments). Writable: loading fills them.
   [[nodiscard]] std::vector<Chunk> state_chunks();
+  /// Those of state_chunks() that this rank writes: over all ranks each element once, also where several ranks hold the same states.
+  [[nodiscard]] std::vector<Chunk> owned_state_chunks();
+  /// The weights alone, as this rank writes them.
+  [[nodiscard]] std::vector<Chunk> owned_model_chunks();
+  /// "model." chunks whose memory is the fp32 master: for starting from weights alone. Then publish_weights(true).
+  [[nodiscard]] std::vector<Chunk> starting_weight_chunks();
   /// After the own shard's weights or master were loaded: gather the weights on every rank. `from_master`: round them from the master copy first.
   void publish_weights(bool from_master);
   [[nodiscard]] Index adam_step() const;
