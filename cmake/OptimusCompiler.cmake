@@ -14,7 +14,7 @@ if(CCACHE_PROGRAM)
   set(CMAKE_CXX_COMPILER_LAUNCHER "${CCACHE_PROGRAM}")
 endif()
 
-set(OPTIMUS_SANITIZE "" CACHE STRING "Sanitizers to build with, as in -fsanitize=: address, undefined, thread")
+set(OPTIMUS_SANITIZE "" CACHE STRING "Sanitizers to build with, as in -fsanitize=: address, undefined, thread, or several with commas")
 
 add_library(optimus_flags INTERFACE)
 target_compile_options(optimus_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual
