@@ -2,7 +2,7 @@
 // Text to token ids and back.
 
 #include <cstdint>
-#include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -19,7 +19,11 @@ class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
   /// Appends the ids of `text` (UTF-8). No special tokens are added; those that stand in the text are recognised.
-  virtual void encode(std::string_view text, std::vector<std::int32_t>& ids) const = 0;
+  /// Errors: DataError for ill-formed UTF-8 (not of `bytes`, which takes any bytes).
+  void encode(std::string_view text, std::vector<std::int32_t>& ids) const;
+  /// The same ids, handed to `sink` in pieces of some ten thousand: for texts whose ids would fill the memory.
+  using IdSink = std::function<void(std::span<const std::int32_t>)>;
+  virtual void encode_pieces(std::string_view text, const IdSink& sink) const = 0;
   /// Text of `ids`; ids outside the vocabulary are left out, ill-formed bytes become U+FFFD. `skip_special` leaves special tokens out.
   [[nodiscard]] virtual std::string decode(std::span<const std::int32_t> ids, bool skip_special) const = 0;
   [[nodiscard]] virtual Index vocab_size() const = 0;
