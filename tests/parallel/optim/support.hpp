@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "optimus/backend/ref/ref_backend.hpp"
+#include "optimus/comm/placement.hpp"
 #include "optimus/optim/sharded_optimizer.hpp"
 #include "tests/support/mpi/mpi_world.hpp"
 
