@@ -1,0 +1,178 @@
+#pragma once
+// The heart of every matrix product here: packed panels and a register tile.
+//
+// Panels consist of 32-bit *units*: one float, or (kPairs, AVX-512 BF16 only) two bf16 that are consecutive in k. A panel of `width` rows is [units of k][width].
+// c[m, n] = sum_k a(m, k) * b(n, k): a in panels of up to kTileRows, b in panels of kTileCols. Sums run over k in order, so a result does not depend on how
+// rows and columns are divided.
+
+#include "optimus/backend/cpu/kernels/simd.hpp"
+
+namespace optimus::cpu::OPTIMUS_ISA {
+
+inline constexpr int kTileRows = kLanes == 16 ? 14 : 6;
+inline constexpr int kTileVectors = 2;
+inline constexpr int kTileCols = kTileVectors * kLanes;
+
+#if defined(__AVX512BF16__)
+inline constexpr bool kHasPairs = true;
+#else
+inline constexpr bool kHasPairs = false;
+#endif
+
+/// What a unit holds when both sides are bf16 (kPairs where possible), else floats.
+struct Floats { static constexpr int k_per_unit = 1; };
+struct Pairs { static constexpr int k_per_unit = 2; };
+
+inline F multiply_add(Floats, U a, U b, F c) { return fma((F)a, (F)b, c); }
+#if defined(__AVX512BF16__)
+inline F multiply_add(Pairs, U a, U b, F c) { return (F)_mm512_dpbf16_ps((__m512)c, (__m512bh)a, (__m512bh)b); }
+#endif
+
+/// Units of `n` lanes: unit u of a row of `left` elements from p on.
+inline U load_row_units(Floats, const float* p, Index left) { return left >= kLanes ? (U)load(p, All{}) : (U)load(p, Some{static_cast<int>(left)}); }
+inline U load_row_units(Floats, const Bf16* p, Index left) { return left >= kLanes ? (U)load(p, All{}) : (U)load(p, Some{static_cast<int>(left)}); }
+#if defined(__AVX512BF16__)
+inline U load_row_units(Pairs, const Bf16* p, Index left) {
+  if (left >= 2 * kLanes) { U v; __builtin_memcpy(&v, p, sizeof v); return v; }
+  return (U)_mm512_maskz_loadu_epi16(static_cast<__mmask32>((1ULL << left) - 1ULL), p);
+}
+#endif
+
+/// Transposes a square of units in registers: each stage interleaves the first half of the rows with the second.
+inline void transpose(U (&rows)[kLanes]) {
+  U low, high;
+  for (int i = 0; i < kLanes / 2; ++i) {
+    low[2 * i] = static_cast<std::uint32_t>(i);
+    low[2 * i + 1] = static_cast<std::uint32_t>(i + kLanes);
+    high[2 * i] = static_cast<std::uint32_t>(i + kLanes / 2);
+    high[2 * i + 1] = static_cast<std::uint32_t>(i + kLanes / 2 + kLanes);
+  }
+#pragma GCC unroll 4
+  for (int stage = 1; stage < kLanes; stage *= 2) {
+    U next[kLanes];
+#pragma GCC unroll 8
+    for (int i = 0; i < kLanes / 2; ++i) {
+      next[2 * i] = __builtin_shuffle(rows[i], rows[i + kLanes / 2], low);
+      next[2 * i + 1] = __builtin_shuffle(rows[i], rows[i + kLanes / 2], high);
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < kLanes; ++i) rows[i] = next[i];
+  }
+}
+
+/// Packs a panel whose rows are rows of `src`: k runs along memory. `width` rows, the panel is `panel_width` wide, the rest 0.
+template <class Unit, class T>
+inline void pack_k_contiguous(Unit unit, const T* src, Index ld, int width, Index depth, std::uint32_t* panel, int panel_width) {
+  constexpr Index kStep = kLanes * Unit::k_per_unit;
+  for (int w = 0; w < panel_width; w += kLanes) {
+    const int store_width = panel_width - w < kLanes ? panel_width - w : kLanes;
+    std::uint32_t* out = panel + w;
+    for (Index k = 0; k < depth; k += kStep) {
+      U rows[kLanes];
+#pragma GCC unroll 16
+      for (int i = 0; i < kLanes; ++i) rows[i] = w + i < width ? load_row_units(unit, src + (w + i) * ld + k, depth - k) : U{};
+      transpose(rows);
+      const Index units = (depth - k + Unit::k_per_unit - 1) / Unit::k_per_unit;
+#pragma GCC unroll 16
+      for (int i = 0; i < kLanes; ++i) {
+        if (i >= units) break;
+        if (store_width == kLanes) store_u(out, rows[i], All{});
+        else store_u(out, rows[i], Some{store_width});
+        out += panel_width;
+      }
+    }
+  }
+}
+
+/// One vector of units of a panel whose rows are columns of memory: from row k of `src` (and k + 1, if `has_next`).
+template <class T, class N> inline U column_units(Floats, const T* p, Index, bool, N n) { return (U)load(p, n); }
+template <class N> inline U column_units(Pairs, const Bf16* p, Index ld, bool has_next, N n) {
+  const U low = load_u(&p->bits, n);
+  return has_next ? (load_u(&p[ld].bits, n) << 16) | low : low;
+}
+
+/// Packs a panel whose rows are columns of `src`: k runs from row to row.
+template <class Unit, class T>
+inline void pack_k_strided(Unit unit, const T* src, Index ld, int width, Index depth, std::uint32_t* panel, int panel_width) {
+  for (Index k = 0; k < depth; k += Unit::k_per_unit, panel += panel_width) {
+    const T* row = src + k * ld;
+    for (int w = 0; w < panel_width; w += kLanes) {
+      const int have = width - w, store_width = panel_width - w;
+      U units{};
+      if (have >= kLanes) units = column_units(unit, row + w, ld, k + 1 < depth, All{});
+      else if (have > 0) units = column_units(unit, row + w, ld, k + 1 < depth, Some{have});
+      if (store_width >= kLanes) store_u(panel + w, units, All{});
+      else store_u(panel + w, units, Some{store_width});
+    }
+  }
+}
+
+/// Where a register tile goes: `cols` columns of rows that are ld apart.
+struct TileOut {
+  void* c;
+  Index ld;
+  int cols;
+  bool is_bf16, accumulate;
+};
+
+template <class T, class N> inline void put(T* c, F value, bool accumulate, N n) {
+  if (accumulate) value += load(c, n);
+  store(c, value, n);
+}
+template <class T> inline void put_row(T* c, const F* row, const TileOut& out) {
+  for (int j = 0; j < kTileVectors; ++j) {
+    const int left = out.cols - j * kLanes;
+    if (left >= kLanes) put(c + j * kLanes, row[j], out.accumulate, All{});
+    else if (left > 0) put(c + j * kLanes, row[j], out.accumulate, Some{left});
+  }
+}
+
+/// The register tile: `Rows` x kTileCols sums over `units` steps.
+template <class Unit, int Rows> inline void accumulate_tile(Unit unit, const std::uint32_t* a, const std::uint32_t* b, Index units, F (&acc)[Rows][kTileVectors]) {
+  for (Index k = 0; k < units; ++k, a += Rows, b += kTileCols) {
+    U b_k[kTileVectors];
+#pragma GCC unroll 2
+    for (int j = 0; j < kTileVectors; ++j) b_k[j] = load_u(b + j * kLanes, All{});
+#pragma GCC unroll 14
+    for (int i = 0; i < Rows; ++i) {
+      const U a_ik = U{} + a[i];
+#pragma GCC unroll 2
+      for (int j = 0; j < kTileVectors; ++j) acc[i][j] = multiply_add(unit, a_ik, b_k[j], acc[i][j]);
+    }
+  }
+}
+
+template <class Unit, int Rows> [[gnu::noinline]] void tile(const std::uint32_t* a, const std::uint32_t* b, Index units, const TileOut& out) {
+  F acc[Rows][kTileVectors] = {};
+  accumulate_tile<Unit, Rows>(Unit{}, a, b, units, acc);
+#pragma GCC unroll 14
+  for (int i = 0; i < Rows; ++i) {
+    if (out.is_bf16) put_row(static_cast<Bf16*>(out.c) + i * out.ld, acc[i], out);
+    else put_row(static_cast<float*>(out.c) + i * out.ld, acc[i], out);
+  }
+}
+
+using TileFunction = void (*)(const std::uint32_t* a, const std::uint32_t* b, Index units, const TileOut& out);
+/// tile<Unit, rows> for rows in [1, kTileRows].
+template <class Unit> inline TileFunction tile_of(int rows) {
+  static constexpr TileFunction kTiles[] = {
+      tile<Unit, 1>, tile<Unit, 2>, tile<Unit, 3>, tile<Unit, 4>, tile<Unit, 5>, tile<Unit, 6>,
+#if defined(__AVX512F__)
+      tile<Unit, 7>, tile<Unit, 8>, tile<Unit, 9>, tile<Unit, 10>, tile<Unit, 11>, tile<Unit, 12>, tile<Unit, 13>, tile<Unit, 14>,
+#endif
+  };
+  return kTiles[rows - 1];
+}
+
+/// Rows cut into panels of nearly equal height: a short last panel would run at the speed of a full one.
+struct RowPanels {
+  Index rows, count;
+  explicit RowPanels(Index rows_) : rows(rows_), count((rows_ + kTileRows - 1) / kTileRows) {}
+  [[nodiscard]] Index begin(Index panel) const { return panel * (rows / count) + (panel < rows % count ? panel : rows % count); }
+  [[nodiscard]] int height(Index panel) const { return static_cast<int>(rows / count + (panel < rows % count ? 1 : 0)); }
+};
+
+inline Index units_of(Floats, Index depth) { return depth; }
+inline Index units_of(Pairs, Index depth) { return (depth + 1) / 2; }
+
+}  // namespace optimus::cpu::OPTIMUS_ISA
