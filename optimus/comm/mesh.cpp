@@ -32,8 +32,9 @@ void validate(const ParallelConfig& c, Problems& problems) {
   if (c.virtual_stages > 1 && c.pipeline_schedule != "interleaved")
     problems.add("parallel.virtual_stages", fmt::format("{} virtual stages need pipeline_schedule \"interleaved\", not \"{}\"", c.virtual_stages, c.pipeline_schedule));
   if (c.virtual_stages > 1 && c.pp == 1) problems.add("parallel.virtual_stages", fmt::format("{} virtual stages need pp > 1, pp is 1", c.virtual_stages));
-  const Index num_stages = c.pipeline_schedule == "interleaved" ? checked_mul(c.pp, c.virtual_stages) : c.pp;
-  if (!c.layers_per_stage.empty() && static_cast<Index>(c.layers_per_stage.size()) != num_stages)
+  Index num_stages = c.pp;
+  const bool is_absurd = c.pipeline_schedule == "interleaved" && __builtin_mul_overflow(c.pp, c.virtual_stages, &num_stages);
+  if (!c.layers_per_stage.empty() && (is_absurd || static_cast<Index>(c.layers_per_stage.size()) != num_stages))
     problems.add("parallel.layers_per_stage", fmt::format("{} numbers for {} stages; give one for each stage or none", c.layers_per_stage.size(), num_stages));
 }
 

@@ -113,7 +113,7 @@ void Engine::throw_if_failed(const Operation& operation, const std::string& coll
     state_->is_broken = true;
     throw CommError(fmt::format("[comm] {} over {}{}: {}", collective, operation.channel().group->name(), state_->place(), operation.error()));
   }
-  if (state_->failures.has_failed()) {
+  if (!operation.is_done() && state_->failures.has_failed()) {
     state_->is_broken = true;
     state_->failures.throw_failure();
   }
@@ -132,11 +132,9 @@ void Engine::throw_late(const Operation& operation, const std::string& collectiv
 }
 
 bool Engine::test(Operation& operation, const std::string& collective) {
-  if (operation.is_done()) return true;
-  poll();
-  if (operation.is_done()) return true;
+  if (!operation.is_done()) poll();
   throw_if_failed(operation, collective);
-  return false;
+  return operation.is_done();
 }
 
 void Engine::wait(Operation& operation, const std::string& collective) {

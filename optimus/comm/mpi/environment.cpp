@@ -51,7 +51,7 @@ MpiEnvironment::MpiEnvironment() {
 MpiEnvironment::~MpiEnvironment() = default;
 
 std::unique_ptr<Communicator> MpiEnvironment::world() {
-  return std::make_unique<mpi::MpiCommunicator>(state_->engine, std::make_unique<mpi::Group>(MPI_COMM_WORLD, "world"));
+  return std::make_unique<mpi::MpiCommunicator>(state_->engine, std::make_unique<mpi::Group>(mpi::duplicate_world(), "world"));
 }
 
 void MpiEnvironment::set_time_limit(double seconds) { state_->engine.set_time_limit(seconds); }

@@ -32,7 +32,7 @@ class MpiEnvironment {
   MpiEnvironment(const MpiEnvironment&) = delete;
   MpiEnvironment& operator=(const MpiEnvironment&) = delete;
 
-  /// The group of all ranks. All communicators must be gone before close().
+  /// The group of all ranks; each call makes one whose messages are apart from the others'.  Collective. All communicators must be gone before close().
   [[nodiscard]] std::unique_ptr<Communicator> world();
   /// Longest wait without any progress before a CommError. 600 s at first.
   void set_time_limit(double seconds);

@@ -20,12 +20,6 @@ struct Notice {
 };
 constexpr int kNoticeTag = 1;
 
-MPI_Comm duplicate_world() {
-  MPI_Comm comm = MPI_COMM_NULL;
-  check(MPI_Comm_dup(MPI_COMM_WORLD, &comm), "MPI_Comm_dup");
-  return comm;
-}
-
 }  // namespace
 
 struct FailureChannel::State {

@@ -15,6 +15,12 @@ void check(int code, const char* call) {
   if (code != MPI_SUCCESS) throw CommError(fmt::format("[comm] {} failed: {}", call, error_text(code)));
 }
 
+MPI_Comm duplicate_world() {
+  MPI_Comm comm = MPI_COMM_NULL;
+  check(MPI_Comm_dup(MPI_COMM_WORLD, &comm), "MPI_Comm_dup");
+  return comm;
+}
+
 Group::Group(MPI_Comm comm, std::string name) : comm_(comm), name_(std::move(name)) {
   check(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   int rank = 0, size = 1;
@@ -27,11 +33,13 @@ Group::Group(MPI_Comm comm, std::string name) : comm_(comm), name_(std::move(nam
 Group::~Group() {
   int is_finalized = 0;
   MPI_Finalized(&is_finalized);
-  if (is_finalized == 0 && comm_ != MPI_COMM_WORLD) MPI_Comm_free(&comm_);
+  if (is_finalized == 0) MPI_Comm_free(&comm_);
 }
 
 std::string Group::describe_member(Index member) const {
-  if (comm_ == MPI_COMM_WORLD) return fmt::format("rank {}", member);
+  int likeness = MPI_UNEQUAL;
+  MPI_Comm_compare(comm_, MPI_COMM_WORLD, &likeness);
+  if (likeness == MPI_IDENT || likeness == MPI_CONGRUENT) return fmt::format("rank {}", member);
   MPI_Group mine = MPI_GROUP_NULL, world = MPI_GROUP_NULL;
   const int in_group = static_cast<int>(member);
   int in_world = MPI_UNDEFINED;

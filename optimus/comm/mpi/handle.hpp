@@ -14,7 +14,10 @@ namespace optimus::mpi {
 /// Errors: CommError naming the call, if `code` is not success.
 void check(int code, const char* call);
 
-/// One MPI communicator, freed at the end unless it is MPI_COMM_WORLD.
+/// A copy of all ranks' communicator: messages of its users never mix with others'.  Collective.
+[[nodiscard]] MPI_Comm duplicate_world();
+
+/// One MPI communicator, freed at the end.
 class Group {
  public:
   Group(MPI_Comm comm, std::string name);

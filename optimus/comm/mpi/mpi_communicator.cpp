@@ -118,6 +118,7 @@ std::unique_ptr<Operation> MpiCommunicator::gather_and_add(View data, Reduce red
 std::unique_ptr<Request> MpiCommunicator::start_all_reduce(View data, Reduce reduce) {
   check_reducible(data.dtype());
   const MpiTuning& tuning = engine_.tuning();
+  if (size() == 1) return start(std::make_unique<Exchange>(next_channel(), Plan{}), "all_reduce");
   if (data.bytes() <= tuning.gathered_reduce_bytes && checked_mul(data.bytes(), size()) <= (Index{1} << 20)) return start(gather_and_add(data, reduce), "all_reduce");
   Division division = divide(data.count(), size());
   std::vector<Index> counts;

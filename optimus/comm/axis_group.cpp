@@ -1,0 +1,27 @@
+#include "optimus/comm/axis_group.hpp"
+
+#include <fmt/format.h>
+
+#include <vector>
+
+namespace optimus {
+
+std::string_view axis_name(Axis axis) {
+  switch (axis) {
+    case Axis::kDp: return "dp";
+    case Axis::kEp: return "ep";
+    case Axis::kTp: return "tp";
+    case Axis::kPp: return "pp";
+    case Axis::kDpEp: return "dp_ep";
+  }
+  return "?";
+}
+
+std::unique_ptr<Communicator> make_axis_group(Communicator& world, const Mesh& mesh, Axis axis) {
+  if (world.size() != mesh.world()) throw ConfigError(fmt::format("[comm] the mesh was made for {} ranks, {} were started", mesh.world(), world.size()));
+  std::vector<Index> members;
+  for (Index m = 0; m < mesh.group_size(axis); ++m) members.push_back(mesh.member_rank(world.rank(), axis, m));
+  return world.subgroup(members, std::string(axis_name(axis)));
+}
+
+}  // namespace optimus

@@ -1,0 +1,53 @@
+// A run of a few ranks in which rank 1 goes wrong in a way that the argument names; ends as the real program would.
+
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "optimus/comm/mpi/environment.hpp"
+
+namespace {
+
+using namespace optimus;
+
+/// What every rank does in a step; rank 1 leaves it half way.
+void step(Communicator& world, const std::string& fault) {
+  std::vector<float> gradients(100'000, 1.0F), part(gradients.size() / static_cast<std::size_t>(world.size()));
+  const View whole(reinterpret_cast<std::byte*>(gradients.data()), DType::kF32, {static_cast<Index>(part.size()) * world.size()});
+  const View mine(reinterpret_cast<std::byte*>(part.data()), DType::kF32, {static_cast<Index>(part.size())});
+  auto first = world.start_reduce_scatter(whole, mine);
+  if (world.rank() == 1) {
+    if (fault == "throw") throw DataError("[data] shard 7 is torn");
+    if (fault == "die") std::raise(SIGKILL);
+    while (fault == "hang") pause();
+    if (fault == "throw_all") throw NumericError("one of several");
+  }
+  if (fault == "throw_all") throw NumericError("one of several");
+  first->wait();
+  world.barrier();
+}
+
+}  // namespace
+
+int main(int, char** argv) {
+  MpiEnvironment mpi;
+  mpi.set_time_limit(argv[1] == std::string("hang") ? 0.5 : 30);
+  int code = 0;
+  {
+    const auto world = mpi.world();
+    world->set_context("step 3");
+    try {
+      step(*world, argv[1]);
+    } catch (const Error& error) {
+      world->announce_failure();
+      code = static_cast<int>(error.code());
+      std::fprintf(stderr, "<rank %d ends with %d: %s>\n", static_cast<int>(world->rank()), code, error.what());
+    }
+  }
+  mpi.finish(code, 2);
+  return code;
+}
