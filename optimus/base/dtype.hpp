@@ -43,8 +43,15 @@ enum class DType : std::uint8_t { kF64, kF32, kBF16, kF16, kI64, kI32, kU32, kU1
   return "?";
 }
 
-/// dtype_of<T>: the DType that stores T.
-template <class T> inline constexpr DType dtype_of = DType::kU8;
+namespace dtype_detail {
+template <class T> consteval DType none() {
+  static_assert(sizeof(T) == 0, "no DType stores this type");
+  return {};
+}
+}  // namespace dtype_detail
+
+/// dtype_of<T>: the DType that stores T. Asking for a type that none stores does not compile.
+template <class T> inline constexpr DType dtype_of = dtype_detail::none<T>();
 template <> inline constexpr DType dtype_of<double> = DType::kF64;
 template <> inline constexpr DType dtype_of<float> = DType::kF32;
 template <> inline constexpr DType dtype_of<BFloat16> = DType::kBF16;
@@ -52,5 +59,6 @@ template <> inline constexpr DType dtype_of<std::int64_t> = DType::kI64;
 template <> inline constexpr DType dtype_of<std::int32_t> = DType::kI32;
 template <> inline constexpr DType dtype_of<std::uint32_t> = DType::kU32;
 template <> inline constexpr DType dtype_of<std::uint16_t> = DType::kU16;
+template <> inline constexpr DType dtype_of<std::uint8_t> = DType::kU8;
 
 }  // namespace optimus
