@@ -1,64 +1,37 @@
 #pragma once
-// Checkpoints: whole or not there, described by global names, so that any layout can read what any other wrote.
+// Checkpoints: whole or not there, described by global names, so that any layout can read what any other wrote. async_writer.hpp writes them in the background.
 
 #include <filesystem>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "optimus/checkpoint/checkpoint_info.hpp"
+#include "optimus/checkpoint/store.hpp"
 #include "optimus/comm/communicator.hpp"
-#include "optimus/config/field.hpp"
 #include "optimus/tensor/chunk.hpp"
-#include "optimus/tensor/param_spec.hpp"
 
 namespace optimus {
 
-/// `[checkpoint]`.
-struct CheckpointConfig {
-  Index interval = 100;
-  Index persistent_interval = 0;
-  bool async = true;
-  bool keep_going_on_write_error = true;
-};
-template <class Visitor> void describe(Visitor& v, CheckpointConfig& c) {
-  v.field("interval", c.interval, "Steps between full checkpoints; 0: only at the end.", at_least(0));
-  v.field("persistent_interval", c.persistent_interval, "Steps between model-only checkpoints that are kept for ever; 0: none.", at_least(0));
-  v.field("async", c.async, "Copy the state and write it in the background.");
-  v.field("keep_going_on_write_error", c.keep_going_on_write_error, "A checkpoint that cannot be written is a warning, not the end of the run.");
-}
+/// Bytes after which a rank begins another file.
+inline constexpr Index kCheckpointFileBytes = Index{2} << 30;
 
-/// Where training stands: the scalars of a checkpoint.
-struct TrainingPosition {
-  Index step = 0;            ///< optimizer steps done
-  Index tokens = 0;          ///< seen in all
-  Index next_sample = 0;     ///< position in the endless order
-  Index epoch = 0;
-  Index adam_step = 0;       ///< updates applied (skipped steps not counted)
-  Index nonfinite_steps = 0;
-};
-
-/// What a manifest says.
-struct CheckpointInfo {
-  std::filesystem::path folder;
-  bool is_full_state = true;       ///< false: model only
-  TrainingPosition position;
-  std::string hf_config;           ///< the model's config.json
-  std::string run_config;          ///< run.toml of the run that wrote it
-  std::string layout;              ///< in words, for people
-  std::string weights_dtype;       ///< "bf16", "f32"
-};
-
-/// Writes a checkpoint into `folder` (published by one rename; whatever was there before is replaced only then).
+/// Writes a checkpoint into `folder`: aside, synced, read back, then put in place by a rename. Whatever checkpoint was there before is replaced only then.
 ///
-/// Collective: over `world`; every rank passes the chunks it holds; together they cover every element of every tensor exactly once.
-/// Errors:   FileError on all ranks alike (disk full, no permission); what was there before stays valid.
-void write_checkpoint(Communicator& world, const std::filesystem::path& folder, const CheckpointInfo& info, std::span<const Chunk> chunks);
+/// Collective: over `world`; every rank passes the chunks it holds (of a replica group only one member); together they cover every element of every tensor
+///             exactly once.
+/// Errors:   FileError on all ranks alike (disk full, no permission, the folder holds other things than a checkpoint), naming the first rank and the path;
+///           NumericError naming a tensor with NaN or infinity; CheckpointError if an element is passed twice or by nobody. What was there before stays valid,
+///           nothing of the new one stays.
+void write_checkpoint(Communicator& world, const std::filesystem::path& folder, const CheckpointInfo& info, std::span<const Chunk> chunks,
+                      Index file_bytes = kCheckpointFileBytes);
 
-/// Fills `chunks` (any boxes and flat ranges of the stored tensors) from `folder`. Sizes, checksums and coverage are verified before anything is written into memory.
+/// Fills `chunks` (any boxes and flat ranges of the stored tensors) from `folder`. All sizes, checksums and coverage are verified, shared out over the ranks, before
+/// anything is written into memory.
 ///
+/// Types:    of a chunk as stored, or f32 for what is stored as bf16.
 /// Collective: over `world`.
-/// Errors:   CheckpointError naming every missing, short or altered file or tensor; tensors whose shape differs from global_shape.
+/// Errors:   CheckpointError, on all ranks the same, naming every missing, short or altered file or tensor and every tensor of another shape or type.
 CheckpointInfo read_checkpoint(Communicator& world, const std::filesystem::path& folder, std::span<const Chunk> chunks);
 
 /// The manifest alone.  Errors: CheckpointError.
@@ -66,20 +39,21 @@ CheckpointInfo read_checkpoint(Communicator& world, const std::filesystem::path&
 /// Every problem of a checkpoint in words; empty: it is whole. Reads all bytes.
 [[nodiscard]] std::vector<std::string> verify_checkpoint(const std::filesystem::path& folder);
 
-/// The checkpoints of a run folder: checkpoints/slot-0, slot-1, persistent/step-N, latest.
-class CheckpointStore {
- public:
-  explicit CheckpointStore(std::filesystem::path run_dir);
-  /// The slot to write next: not the newest complete one.
-  [[nodiscard]] std::filesystem::path next_slot() const;
-  [[nodiscard]] std::filesystem::path persistent(Index step) const;
-  /// Names the newest complete one, in `latest`.
-  void publish_latest(const std::filesystem::path& folder) const;
-  /// Full-state checkpoints, newest first, complete by their manifests and file sizes; damaged ones go into `damaged` with the reason.
-  [[nodiscard]] std::vector<CheckpointInfo> candidates(std::vector<std::string>& damaged) const;
-
- private:
-  std::filesystem::path run_dir_;
+/// What a checkpoint holds, for tables.
+struct CheckpointContents {
+  struct Tensor { std::string name; DType dtype = DType::kF32; Shape shape; Index chunks = 0, bytes = 0; };
+  struct File { std::string name; Index bytes = 0, chunks = 0; };
+  CheckpointInfo info;
+  std::vector<Tensor> tensors;   ///< by name
+  std::vector<File> files;
+  Index bytes = 0;               ///< of all files
 };
+/// From the manifest alone.  Errors: CheckpointError.
+[[nodiscard]] CheckpointContents read_contents(const std::filesystem::path& folder);
+
+/// Writes one safetensors file with whole tensors under Hugging Face names behind "model.", "master.", "exp_avg.", "exp_avg_sq.", the position as metadata. The bytes
+/// depend on the state only, not on how it was divided. Verifies everything first; holds one tensor in memory at a time.
+/// Errors: CheckpointError if the checkpoint is not whole; FileError.
+void consolidate_checkpoint(const std::filesystem::path& folder, const std::filesystem::path& out);
 
 }  // namespace optimus

@@ -1,0 +1,43 @@
+#pragma once
+// Checkpoints written while training goes on.
+
+#include <exception>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+
+#include "optimus/checkpoint/checkpoint.hpp"
+
+namespace optimus {
+
+/// Copies the state and writes it in a thread of its own; that thread only touches files. Ranks meet in start(), poll() and finish() alone.
+///
+/// Memory: one copy of what this rank saves (buffer_bytes), kept from one checkpoint to the next.
+class AsyncCheckpointWriter {
+ public:
+  explicit AsyncCheckpointWriter(Communicator& world);
+  /// Waits for the thread; a checkpoint not finished is not published.
+  ~AsyncCheckpointWriter();
+  AsyncCheckpointWriter(const AsyncCheckpointWriter&) = delete;
+  AsyncCheckpointWriter& operator=(const AsyncCheckpointWriter&) = delete;
+
+  /// What the copy of these chunks takes.
+  [[nodiscard]] static Index buffer_bytes(std::span<const Chunk> chunks);
+  /// True between start() and the poll() or finish() that ends it. The same on all ranks.
+  [[nodiscard]] bool is_busy() const;
+  /// Copies `chunks`, which may change as soon as it returns, and begins to write. finish() the one before first.
+  /// Collective: over `world`.  Errors: as write_checkpoint, for what is known at once (permissions, space).
+  void start(const std::filesystem::path& folder, const CheckpointInfo& info, std::span<const Chunk> chunks);
+  /// If all ranks have written theirs: publishes and returns the folder. Does not wait for the disk.
+  /// Collective: over `world` while is_busy(), else nothing happens.  Errors: as write_checkpoint; the writer can then be used again.
+  [[nodiscard]] std::optional<std::filesystem::path> poll();
+  /// As poll(), but waits.
+  [[nodiscard]] std::optional<std::filesystem::path> finish();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace optimus

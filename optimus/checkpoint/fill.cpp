@@ -1,0 +1,58 @@
+#include "optimus/checkpoint/fill.hpp"
+
+#include <fmt/format.h>
+
+#include "optimus/base/check.hpp"
+#include "optimus/checkpoint/elements.hpp"
+
+namespace optimus {
+
+CheckpointReader::CheckpointReader(Manifest manifest) : manifest_(std::move(manifest)), chunks_(manifest_.chunks_by_tensor()) {}
+
+std::string CheckpointReader::problem(const Chunk& chunk) const {
+  const Index t = manifest_.find_tensor(chunk.name);
+  if (t < 0) return fmt::format("tensor {} is missing", chunk.name);
+  const StoredTensor& tensor = manifest_.tensors[static_cast<std::size_t>(t)];
+  if (!(tensor.shape == chunk.global_shape)) return fmt::format("tensor {} has shape {}, {} is needed", chunk.name, tensor.shape.str(), chunk.global_shape.str());
+  if (!is_convertible(tensor.dtype, chunk.data.dtype())) return fmt::format("tensor {} is stored as {}, {} is needed", chunk.name, dtype_name(tensor.dtype), dtype_name(chunk.data.dtype()));
+  const std::string problem = region_problem(chunk.global_shape, region_of(chunk));
+  return problem.empty() ? "" : fmt::format("tensor {}: {}", chunk.name, problem);
+}
+
+void CheckpointReader::fill(const Chunk& chunk) {
+  const Index t = manifest_.find_tensor(chunk.name);
+  OPTIMUS_CHECK(t >= 0, "a tensor is read that was not looked for before");
+  const Region wanted = region_of(chunk);
+  for (const StoredChunk* stored : chunks_[static_cast<std::size_t>(t)]) {
+    // Most stored chunks of a large world have nothing to do with this one.
+    if (intersect(stored->region.box, wanted.box)) fill_from(*stored, chunk, wanted);
+  }
+}
+
+void CheckpointReader::fill_from(const StoredChunk& stored, const Chunk& chunk, const Region& wanted) {
+  const DType dtype = manifest_.tensors[static_cast<std::size_t>(stored.tensor)].dtype;
+  const Index width = dtype_bytes(dtype), out_width = dtype_bytes(chunk.data.dtype());
+  BlockReader reader(open(stored.file));
+  std::vector<std::byte> block;
+  for_each_shared_run(stored.region, wanted, [&](Index from, Index to, Index count) {
+    if (dtype == chunk.data.dtype()) {
+      reader.read(stored.offset + from * width, {chunk.data.data() + to * width, static_cast<std::size_t>(count * width)});
+      return;
+    }
+    for (Index done = 0; done < count;) {
+      const Index part = std::min(count - done, kIoBlockBytes / width);
+      block.resize(static_cast<std::size_t>(part * width));
+      reader.read(stored.offset + (from + done) * width, block);
+      convert_elements(ConstView(block.data(), dtype, {part}), View(chunk.data.data() + (to + done) * out_width, chunk.data.dtype(), {part}));
+      done += part;
+    }
+  });
+}
+
+const ReadFile& CheckpointReader::open(Index file) {
+  const auto at = files_.find(file);
+  if (at != files_.end()) return at->second;
+  return files_.emplace(file, ReadFile(manifest_.info.folder / manifest_.files[static_cast<std::size_t>(file)].name)).first->second;
+}
+
+}  // namespace optimus

@@ -1,0 +1,113 @@
+#include "optimus/checkpoint/store.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <system_error>
+
+#include "optimus/base/file.hpp"
+#include "optimus/checkpoint/manifest.hpp"
+#include "optimus/checkpoint/problems.hpp"
+#include "optimus/checkpoint/publish.hpp"
+
+namespace optimus {
+namespace {
+
+bool is_there(const std::filesystem::path& path) {
+  std::error_code code;
+  return std::filesystem::exists(path, code);
+}
+
+// The published folder, or what an interrupted write left of it.
+std::optional<CheckpointInfo> look(const std::filesystem::path& folder, std::vector<std::string>& damaged) {
+  const PublishPaths paths(folder);
+  for (const auto& place : {paths.writing, paths.folder, paths.old}) {
+    if (place != paths.folder && !is_there(place / kManifestName)) continue;
+    if (!is_there(place)) continue;
+    try {
+      const Manifest manifest = read_manifest(place);
+      throw_if_problems<CheckpointError>(fmt::format("[checkpoint] {}", place.string()), size_problems(place, manifest));
+      return manifest.info;
+    } catch (const CheckpointError& error) {
+      damaged.emplace_back(error.what());
+    }
+  }
+  return std::nullopt;
+}
+
+std::vector<CheckpointInfo> newest_first(std::vector<CheckpointInfo> infos) {
+  std::stable_sort(infos.begin(), infos.end(), [](const CheckpointInfo& a, const CheckpointInfo& b) { return std::pair(a.sequence, a.position.step) > std::pair(b.sequence, b.position.step); });
+  return infos;
+}
+
+// Published names of everything in persistent/, also of what is only there under a temporary name.
+std::vector<std::filesystem::path> persistent_folders(const std::filesystem::path& parent) {
+  std::vector<std::filesystem::path> folders;
+  std::error_code code;
+  for (const auto& entry : std::filesystem::directory_iterator(parent, code)) {
+    std::string name = entry.path().filename().string();
+    for (const std::string_view ending : {".writing", ".old"}) {
+      if (name.starts_with(".step-") && name.ends_with(ending)) name = name.substr(1, name.size() - 1 - ending.size());
+    }
+    if (name.starts_with("step-")) folders.push_back(parent / name);
+  }
+  std::sort(folders.begin(), folders.end());
+  folders.erase(std::unique(folders.begin(), folders.end()), folders.end());
+  return folders;
+}
+
+}  // namespace
+
+CheckpointStore::CheckpointStore(std::filesystem::path run_dir) : folder_(std::move(run_dir) / "checkpoints") {}
+
+std::filesystem::path CheckpointStore::next_slot() const {
+  std::vector<std::string> damaged;
+  const auto first = look(folder_ / "slot-0", damaged), second = look(folder_ / "slot-1", damaged);
+  if (!first) return folder_ / "slot-0";
+  if (!second) return folder_ / "slot-1";
+  return folder_ / (first->sequence < second->sequence ? "slot-0" : "slot-1");
+}
+
+std::filesystem::path CheckpointStore::persistent(Index step) const { return folder_ / "persistent" / fmt::format("step-{}", step); }
+
+void CheckpointStore::publish_latest(const std::filesystem::path& folder) const {
+  write_file_atomically(folder_ / "latest", folder.lexically_relative(folder_).string() + "\n");
+}
+
+std::vector<CheckpointInfo> CheckpointStore::candidates(std::vector<std::string>& damaged) const {
+  std::vector<CheckpointInfo> infos;
+  for (const char* slot : {"slot-0", "slot-1"}) {
+    const auto info = look(folder_ / slot, damaged);
+    if (info && info->is_full_state) infos.push_back(*info);
+  }
+  return newest_first(std::move(infos));
+}
+
+std::vector<CheckpointInfo> CheckpointStore::persistent_candidates(std::vector<std::string>& damaged) const {
+  std::vector<CheckpointInfo> infos;
+  for (const auto& folder : persistent_folders(folder_ / "persistent")) {
+    if (const auto info = look(folder, damaged)) infos.push_back(*info);
+  }
+  return newest_first(std::move(infos));
+}
+
+void CheckpointStore::clean() const {
+  if (!is_there(folder_)) return;
+  for (const char* slot : {"slot-0", "slot-1"}) recover_folder(PublishPaths(folder_ / slot));
+  for (const auto& folder : persistent_folders(folder_ / "persistent")) recover_folder(PublishPaths(folder));
+}
+
+CheckpointInfo find_checkpoint(const std::filesystem::path& path) {
+  if (!is_there(path)) throw CheckpointError(fmt::format("[checkpoint] {} does not exist", path.string()));
+  if (!is_there(path / "checkpoints")) return inspect_checkpoint(path);
+  const CheckpointStore store(path);
+  std::vector<std::string> damaged;
+  auto found = store.candidates(damaged);
+  if (found.empty()) found = store.persistent_candidates(damaged);
+  if (!found.empty()) return found.front();
+  if (damaged.empty()) throw CheckpointError(fmt::format("[checkpoint] {} has no checkpoint yet", path.string()));
+  throw CheckpointError(problem_message(fmt::format("[checkpoint] {} has no complete checkpoint", path.string()), damaged));
+}
+
+}  // namespace optimus
