@@ -15,7 +15,7 @@ namespace optimus {
 struct ModelOverrides {
   std::string preset, hf_config;
   std::optional<std::string> model_type;
-  std::optional<Index> vocab_size, hidden_size, num_hidden_layers, num_attention_heads, num_key_value_heads, intermediate_size, num_experts, num_experts_per_tok, max_position_embeddings;
+  std::optional<Index> vocab_size, hidden_size, num_hidden_layers, num_attention_heads, num_key_value_heads, intermediate_size, num_experts, num_experts_per_tok, max_position_embeddings, pad_token_id, eos_token_id, bos_token_id;
   std::optional<bool> norm_topk_prob, tie_word_embeddings, attention_bias;
   std::optional<double> clip_qkv, rope_theta, rms_norm_eps, initializer_range;
 };
@@ -40,6 +40,9 @@ template <class Visitor> void describe(Visitor& v, ModelOverrides& c) {
   v.field("max_position_embeddings", c.max_position_embeddings, "Longest sequence.", at_least(1));
   v.field("initializer_range", c.initializer_range, "Standard deviation of initial Linear and Embedding weights.", at_least(0.0));
   v.field("attention_bias", c.attention_bias, "Only false: biases are not implemented.");
+  v.field("pad_token_id", c.pad_token_id, "Token whose embedding starts as 0.", at_least(0));
+  v.field("eos_token_id", c.eos_token_id, "End of a document, for the config.json of exports.", at_least(0));
+  v.field("bos_token_id", c.bos_token_id, "Start of a document, for the config.json of exports.", at_least(0));
 }
 
 /// A complete, consistent model shape.
@@ -53,11 +56,17 @@ struct ModelConfig {
   std::optional<Index> pad_token_id, eos_token_id, bos_token_id;
 
   [[nodiscard]] Index head_size() const { return hidden_size / num_attention_heads; }
+  [[nodiscard]] Index kv_size() const { return num_key_value_heads * head_size(); }  ///< width of the key and of the value projection
+  [[nodiscard]] bool operator==(const ModelConfig&) const = default;
 };
 
-/// Preset or config.json, overrides applied, consistency checked. Every problem is added to `problems` under its key ("model.hidden_size"); the result is only
-/// meaningful if none was.
+/// Preset or config.json, overrides applied, consistency checked. What neither gives has the default of ModelConfig.
+///
+/// Every problem is added to `problems` under its key ("model.hidden_size"); the result is only meaningful if none was.
+/// Another vocab_size than the base's drops the base's special tokens: they belong to its tokenizer.
 [[nodiscard]] ModelConfig resolve_model(const ModelOverrides& overrides, Problems& problems);
+/// The overrides that give `config` without preset or file, for the run folder's copy of the configuration: resolve_model of them is `config`.
+[[nodiscard]] ModelOverrides spell_out(const ModelConfig& config);
 
 /// A Hugging Face config.json in the published or the newer spelling.
 /// Errors: ConfigError naming the file and every field that is missing, of the wrong type or not supported.
@@ -72,8 +81,12 @@ struct ModelConfig {
 /// Parameters in all, and those a token meets (K of E experts).
 struct ParameterCounts { Index total = 0, active = 0; };
 [[nodiscard]] ParameterCounts count_parameters(const ModelConfig& config);
-/// Floating-point operations of forward and backward for one token of a sequence of S, without recomputation: 6 per active weight in a matrix
-/// product (the embedding lookup is none, the head is) + 12*L*D*(S+1)/2-style causal attention; the docstring in the .cpp's table has the terms.
+/// Floating-point operations of forward and backward for one token of a sequence of S, without recomputation:
+///
+///   6 * (weights in matrix products that the token meets)  +  L * 6 * D * (S + 1)
+///
+/// The first term: a multiply and an add forward, twice that backward; the embedding lookup is no product, the head is one, tied or not; K of E experts.
+/// The second: query i meets i + 1 keys, (S + 1) / 2 on average, in two products of 2 * D operations forward and twice that backward.
 [[nodiscard]] double train_flops_per_token(const ModelConfig& config, Index sequence_length);
 
 }  // namespace optimus

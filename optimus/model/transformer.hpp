@@ -8,6 +8,7 @@
 
 #include "optimus/backend/backend.hpp"
 #include "optimus/model/config.hpp"
+#include "optimus/model/moe/balance.hpp"
 #include "optimus/model/moe/config.hpp"
 #include "optimus/tensor/arena.hpp"
 
@@ -30,6 +31,7 @@ struct TransformerOptions {
   DType gradients = DType::kF32;   ///< of parameter gradients
   Index micro_batch = 1;           ///< largest number of sequences in a micro-batch
   Index sequence_length = 1;       ///< longest sequence
+  bool has_backward = true;        ///< false: forward only, with memory for that alone
 };
 
 /// Rows of one micro-batch.
@@ -64,20 +66,23 @@ using LogitsSink = std::function<void(Index first_row, ConstView logits_TV)>;
 /// Numerics: with and without recomputation bitwise equal.
 class Transformer {
  public:
-  /// Errors: ConfigError for what ModelConfig cannot be computed with.
+  /// Errors: ConfigError for a sequence longer than max_position_embeddings; UnsupportedError for an element type that the backend does not compute on.
   Transformer(const TransformerOptions& options, Backend& backend);
   ~Transformer();
   Transformer(Transformer&&) noexcept;
 
   /// Views in the order of parameter_specs(options.model); gradients may be empty (forward only).
+  /// Errors: ShapeError naming the first parameter whose shape or element type is not that of the options.
   void bind(std::span<const View> weights, std::span<const View> gradients);
 
   /// Forward and backward; gradients are added to what is there.
-  /// `global_counts`: i64 [L, E] expert counts of the whole global batch over `global_rows` rows (scope global_batch), else empty.
-  struct GlobalCounts { std::span<const std::int64_t> counts_LE; Index rows = 0; };
+  /// `global_counts`: i64 [L, E] expert counts of the whole global batch over `rows` rows (scope global_batch: of forward() over all its micro-batches,
+  /// summed over the data ranks), else empty. The mean of aux_loss over equally large micro-batches is then the global batch's.
+  /// Errors: DataError for a token id or label outside the vocabulary; ShapeError for a micro-batch larger than the options say.
+  using GlobalCounts = GlobalExpertCounts;
   MicroBatchResult forward_backward(const MicroBatch& batch, const LossScale& scale, const GlobalCounts& global_counts);
 
-  /// Forward and losses only.
+  /// Forward and losses only. With scope global_batch aux_loss is balanced over these rows.
   MicroBatchResult forward(const MicroBatch& batch, const LogitsSink& sink = {});
 
   /// Expert choices of the last forward, i64 [L, E]: rows that chose expert e in layer l. Empty for a dense model.

@@ -1,0 +1,55 @@
+#pragma once
+// The load-balancing loss and the router z-loss: their values and what they add to the router's gradient. Arithmetic on a few E-sized arrays, on the host.
+//
+//   f[e] = chosen slots of expert e / rows,   P[e] = mean probability of e,   aux = E * sum_e f[e] * P[e]     (perfect balance: K)
+//
+// over a set of rows. `concatenated`: the rows of all layers together; `per_layer`: each layer's rows, mean over the layers.
+// `micro_batch`: all rows; `sequence`: each sequence's rows, mean over the sequences; `global_batch`: f of the whole global batch, P of these rows,
+// so that the mean over micro-batches of equal size is the loss of the global batch.
+// f is piecewise constant: all of the gradient comes through P, d aux / d p[t,e] = E * f[e] / rows, times 1 / (number of means taken).
+
+#include <span>
+
+#include "optimus/model/moe/config.hpp"
+#include "optimus/tensor/view.hpp"
+
+namespace optimus {
+
+/// How a micro-batch's rows are grouped for the loss.
+struct BalanceOptions {
+  bool is_concatenated = true;
+  bool is_by_sequence = false;
+  bool is_global = false;
+};
+/// Errors: ConfigError for names that MoeConfig does not allow.
+[[nodiscard]] BalanceOptions balance_options(const MoeConfig& config);
+
+/// Counts of the whole global batch, i64 [L, E] over `rows` rows; empty unless the scope is global_batch.
+struct GlobalExpertCounts {
+  std::span<const std::int64_t> counts_LE;
+  Index rows = 0;
+};
+
+/// The balancing loss of one micro-batch whose forward is over.
+class Balance {
+ public:
+  /// counts_LGE i64, sums_LGE f64 [L, G, E]: RoutingStatistics of all layers in groups of `rows_per_group` rows.
+  Balance(const BalanceOptions& options, ConstView counts_LGE, ConstView sums_LGE, Index rows_per_group, const GlobalExpertCounts& global);
+
+  /// Without coefficient.
+  [[nodiscard]] double loss() const;
+  /// dp_GE[g,e] = scale * d loss / d p[t,e] for the rows t of group g of `layer`.   Types: f32 or f64.
+  void gradient(Index layer, double scale, View dp_GE) const;
+
+ private:
+  /// f[e] of the set of rows that group g of `layer` belongs to.
+  [[nodiscard]] double fraction(Index layer, Index group, Index expert) const;
+
+  BalanceOptions options_;
+  std::span<const std::int64_t> counts_LGE_;
+  std::span<const double> sums_LGE_;
+  Index layers_, groups_, experts_, rows_per_group_;
+  GlobalExpertCounts global_;
+};
+
+}  // namespace optimus

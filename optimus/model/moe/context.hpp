@@ -1,0 +1,29 @@
+#pragma once
+// What every part of an expert layer is given: sizes, options, where to compute and where to put temporaries.
+
+#include "optimus/backend/backend.hpp"
+#include "optimus/model/moe/config.hpp"
+#include "optimus/tensor/arena.hpp"
+
+namespace optimus {
+
+class Dispatcher;
+
+/// Sizes of an expert layer.
+struct MoeShape {
+  Index hidden_size = 0, intermediate_size = 0, num_experts = 0, top_k = 0;
+  bool norm_topk_prob = false;
+};
+
+struct MoeContext {
+  Backend& backend;
+  Arena& arena;
+  const Dispatcher& dispatcher;
+  const MoeConfig& config;
+  MoeShape shape;
+  DType dtype;        ///< of activations and weights
+  DType wide;         ///< of statistics, probabilities and routing weights: f32, or f64 beside f64
+  bool is_planning;   ///< memory does not exist: nothing may be read from it on the host
+};
+
+}  // namespace optimus

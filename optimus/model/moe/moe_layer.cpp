@@ -1,0 +1,17 @@
+#include "optimus/model/moe/moe_layer.hpp"
+
+namespace optimus {
+
+void moe_forward(const MoeContext& c, const Experts& experts, const MoeWeights& w, ConstView x_TD, const MoeSaved& s, View y_TD, const LogitsProbe& probe) {
+  router_forward(c, x_TD, w.w_router_ED, s.routing, probe);
+  experts.forward(c, w.experts, x_TD, s.routing, s.experts, y_TD);
+}
+
+void moe_backward(const MoeContext& c, const Experts& experts, const MoeWeights& w, ConstView x_TD, const MoeSaved& s, const MoeGradient& g) {
+  Scratch scratch(c.arena);
+  const View dweight_TK = scratch.like(s.routing.weight_TK);
+  experts.backward(c, w.experts, x_TD, s.routing, s.experts, {.dy_TD = g.dy_TD, .dx_TD = g.dx_TD, .dweight_TK = dweight_TK, .dw = g.dw.experts});
+  router_backward(c, dweight_TK, x_TD, w.w_router_ED, s.routing, g.losses, g.dx_TD, g.dw.w_router_ED);
+}
+
+}  // namespace optimus

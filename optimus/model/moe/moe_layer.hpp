@@ -1,0 +1,33 @@
+#pragma once
+// One mixture-of-experts layer: router, experts, weighted sum.
+//
+//   y[t] = sum_k weight[t,k] * expert_{index[t,k]}(x[t])
+
+#include "optimus/model/moe/experts.hpp"
+
+namespace optimus {
+
+/// Weights, or their gradients.
+struct MoeWeights {
+  View w_router_ED;
+  ExpertWeights experts;
+};
+
+/// The routing is always kept; `experts` may be recomputed from it and the layer's input.
+struct MoeSaved {
+  Routing routing;
+  ExpertsSaved experts;
+};
+
+void moe_forward(const MoeContext& c, const Experts& experts, const MoeWeights& w, ConstView x_TD, const MoeSaved& s, View y_TD, const LogitsProbe& probe);
+
+/// One backward call: dx_TD is overwritten, dw accumulated.
+struct MoeGradient {
+  ConstView dy_TD;
+  RoutingLossGradient losses;
+  View dx_TD;
+  MoeWeights dw;
+};
+void moe_backward(const MoeContext& c, const Experts& experts, const MoeWeights& w, ConstView x_TD, const MoeSaved& s, const MoeGradient& g);
+
+}  // namespace optimus

@@ -1,0 +1,53 @@
+#include "optimus/model/moe/router.hpp"
+
+#include "optimus/ops/moe.hpp"
+
+namespace optimus {
+namespace {
+/// Forced uniform routing weighs by the soft-max over the chosen logits alone, which is what division by the sum gives.
+bool is_normalised(const MoeContext& c) { return c.shape.norm_topk_prob || c.config.force_uniform_routing; }
+}  // namespace
+
+Routing allocate_routing(const MoeContext& c, Index rows, const RoutingStatistics& statistics) {
+  const Index experts = c.shape.num_experts, chosen = c.shape.top_k;
+  return {.p_TE = c.arena.alloc(c.wide, {rows, experts}),
+          .lse_T = c.arena.alloc(c.wide, {rows}),
+          .index_TK = c.arena.alloc(DType::kI32, {rows, chosen}),
+          .weight_TK = c.arena.alloc(c.wide, {rows, chosen}),
+          .statistics = statistics};
+}
+
+void router_forward(const MoeContext& c, ConstView x_TD, ConstView w_ED, const Routing& routing, const LogitsProbe& probe) {
+  Scratch scratch(c.arena);
+  const View logits_TE = scratch.like(routing.p_TE);
+
+  ops::router_logits_forward(c.backend, x_TD, w_ED, logits_TE);
+  ops::router_softmax(c.backend, logits_TE, routing.p_TE, routing.lse_T);
+  if (c.config.force_uniform_routing) {
+    ops::router_uniform(c.backend, 0, c.shape.num_experts, routing.index_TK);
+  } else {
+    ops::router_top_k(c.backend, routing.p_TE, routing.index_TK);
+  }
+  ops::router_weights(c.backend, routing.p_TE, routing.index_TK, is_normalised(c), routing.weight_TK);
+  ops::expert_counts(c.backend, routing.index_TK, routing.statistics.counts_GE);
+  ops::column_sums(c.backend, routing.p_TE, routing.statistics.sums_GE);
+  if (probe) probe(logits_TE);
+}
+
+void router_backward(const MoeContext& c, ConstView dweight_TK, ConstView x_TD, ConstView w_ED, const Routing& routing, const RoutingLossGradient& losses, View dx_TD, View dw_ED) {
+  Scratch scratch(c.arena);
+  const View dlogits_TE = scratch.like(routing.p_TE);
+
+  const MoeKernels::RouterGradient gradient{.p_TE = routing.p_TE,
+                                            .lse_T = routing.lse_T,
+                                            .index_TK = routing.index_TK,
+                                            .weight_TK = routing.weight_TK,
+                                            .dweight_TK = dweight_TK,
+                                            .dp_GE = losses.dp_GE,
+                                            .z_scale = losses.z_scale,
+                                            .normalise = is_normalised(c)};
+  ops::router_backward(c.backend, gradient, dlogits_TE);
+  ops::router_logits_backward(c.backend, dlogits_TE, x_TD, w_ED, dx_TD, dw_ED);
+}
+
+}  // namespace optimus
