@@ -2,10 +2,31 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "optimus/base/check.hpp"
 #include "optimus/checkpoint/elements.hpp"
 
 namespace optimus {
+
+void read_shared(const ReadFile& file, Index offset, DType dtype, const Region& stored, const Region& wanted, View out) {
+  const Index width = dtype_bytes(dtype), out_width = dtype_bytes(out.dtype());
+  BlockReader reader(file);
+  std::vector<std::byte> block;
+  for_each_shared_run(stored, wanted, [&](Index from, Index to, Index count) {
+    if (dtype == out.dtype()) {
+      reader.read(offset + from * width, {out.data() + to * width, static_cast<std::size_t>(count * width)});
+      return;
+    }
+    for (Index done = 0; done < count;) {
+      const Index part = std::min(count - done, kIoBlockBytes / width);
+      block.resize(static_cast<std::size_t>(part * width));
+      reader.read(offset + (from + done) * width, block);
+      convert_elements(ConstView(block.data(), dtype, {part}), View(out.data() + (to + done) * out_width, out.dtype(), {part}));
+      done += part;
+    }
+  });
+}
 
 CheckpointReader::CheckpointReader(Manifest manifest) : manifest_(std::move(manifest)), chunks_(manifest_.chunks_by_tensor()) {}
 
@@ -25,28 +46,9 @@ void CheckpointReader::fill(const Chunk& chunk) {
   const Region wanted = region_of(chunk);
   for (const StoredChunk* stored : chunks_[static_cast<std::size_t>(t)]) {
     // Most stored chunks of a large world have nothing to do with this one.
-    if (intersect(stored->region.box, wanted.box)) fill_from(*stored, chunk, wanted);
+    if (!intersect(stored->region.box, wanted.box)) continue;
+    read_shared(open(stored->file), stored->offset, manifest_.tensors[static_cast<std::size_t>(t)].dtype, stored->region, wanted, chunk.data);
   }
-}
-
-void CheckpointReader::fill_from(const StoredChunk& stored, const Chunk& chunk, const Region& wanted) {
-  const DType dtype = manifest_.tensors[static_cast<std::size_t>(stored.tensor)].dtype;
-  const Index width = dtype_bytes(dtype), out_width = dtype_bytes(chunk.data.dtype());
-  BlockReader reader(open(stored.file));
-  std::vector<std::byte> block;
-  for_each_shared_run(stored.region, wanted, [&](Index from, Index to, Index count) {
-    if (dtype == chunk.data.dtype()) {
-      reader.read(stored.offset + from * width, {chunk.data.data() + to * width, static_cast<std::size_t>(count * width)});
-      return;
-    }
-    for (Index done = 0; done < count;) {
-      const Index part = std::min(count - done, kIoBlockBytes / width);
-      block.resize(static_cast<std::size_t>(part * width));
-      reader.read(stored.offset + (from + done) * width, block);
-      convert_elements(ConstView(block.data(), dtype, {part}), View(chunk.data.data() + (to + done) * out_width, chunk.data.dtype(), {part}));
-      done += part;
-    }
-  });
 }
 
 const ReadFile& CheckpointReader::open(Index file) {

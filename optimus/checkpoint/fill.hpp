@@ -12,6 +12,11 @@
 
 namespace optimus {
 
+/// Elements of a stored region, which begin at byte `offset` of `file`, that `wanted` has too, put where they belong in `out` (flat, the elements of `wanted`).
+/// Types:    out as stored, or f32 for bf16 and f16.
+/// Errors:   FileError.
+void read_shared(const ReadFile& file, Index offset, DType dtype, const Region& stored, const Region& wanted, View out);
+
 /// A checkpoint opened for reading. What it holds is trusted: verify first.
 class CheckpointReader {
  public:
@@ -23,7 +28,6 @@ class CheckpointReader {
   void fill(const Chunk& chunk);
 
  private:
-  void fill_from(const StoredChunk& stored, const Chunk& chunk, const Region& wanted);
   const ReadFile& open(Index file);
 
   Manifest manifest_;
