@@ -28,25 +28,25 @@ constexpr Index kElementGrain = 16384;
 }  // namespace
 
 void CpuBackend::reserve_attention(const AttentionShape& shape, DType) {
-  reserve_thread_scratch(kernels_.attention.forward_scratch_bytes(shape.keys, shape.head_size));
-  reserve_thread_scratch(kernels_.attention.backward_scratch_bytes(shape.keys, shape.head_size));
+  reserve_thread_scratch(kernels_.attention_forward.scratch_bytes(shape.keys, shape.head_size));
+  reserve_thread_scratch(kernels_.attention_backward.scratch_bytes(shape.keys, shape.head_size));
 }
 
 void CpuBackend::attention_forward(const AttentionShape& shape, ConstView q, ConstView k, ConstView v, ConstView document_start, View o, View lse) {
-  reserve_thread_scratch(kernels_.attention.forward_scratch_bytes(shape.keys, shape.head_size));
+  reserve_thread_scratch(kernels_.attention_forward.scratch_bytes(shape.keys, shape.head_size));
   AttentionArgs args = attention_args(shape, q, k, v, document_start);
   args.out = o.data();
   args.lse = lse.as<float>();
-  const Index query_block = kernels_.attention.query_block, num_blocks = ceil_div(shape.queries, query_block), pairs = shape.batch * shape.heads;
+  const Index query_block = kernels_.attention_forward.query_block, num_blocks = ceil_div(shape.queries, query_block), pairs = shape.batch * shape.heads;
   parallel_items(threads_, num_blocks * pairs, [&](Index item, int thread) {
     // Late queries see most keys: they go first.
     const Index block = num_blocks - 1 - item / pairs, pair = item % pairs, begin = block * query_block;
-    kernels_.attention.forward[element(q)](args, pair / shape.heads, pair % shape.heads, begin, std::min(shape.queries, begin + query_block), thread_scratch(thread));
+    kernels_.attention_forward.run[element(q)](args, pair / shape.heads, pair % shape.heads, begin, std::min(shape.queries, begin + query_block), thread_scratch(thread));
   });
 }
 
 void CpuBackend::attention_backward(const AttentionShape& shape, ConstView d_o, const AttentionSaved& saved, const AttentionGradients& gradients) {
-  reserve_thread_scratch(kernels_.attention.backward_scratch_bytes(shape.keys, shape.head_size));
+  reserve_thread_scratch(kernels_.attention_backward.scratch_bytes(shape.keys, shape.head_size));
   AttentionArgs args = attention_args(shape, saved.q, saved.k, saved.v, saved.document_start);
   args.d_o = d_o.data();
   args.o = saved.o.data();
@@ -55,7 +55,7 @@ void CpuBackend::attention_backward(const AttentionShape& shape, ConstView d_o, 
   args.dk = gradients.dk.data();
   args.dv = gradients.dv.data();
   parallel_items(threads_, shape.batch * shape.kv_heads, [&](Index item, int thread) {
-    kernels_.attention.backward[element(saved.q)](args, item / shape.kv_heads, item % shape.kv_heads, thread_scratch(thread));
+    kernels_.attention_backward.run[element(saved.q)](args, item / shape.kv_heads, item % shape.kv_heads, thread_scratch(thread));
   });
 }
 

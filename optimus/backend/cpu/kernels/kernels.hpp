@@ -58,14 +58,16 @@ struct AttentionArgs {
   float* lse;
   const float* saved_lse;
 };
-struct AttentionTable {
-  /// Queries [begin, end) of head `head` of sequence `batch`.
-  void (*forward[2])(const AttentionArgs&, Index batch, Index head, Index begin, Index end, void* scratch);
-  /// All heads of key/value head `kv_head`.
-  void (*backward[2])(const AttentionArgs&, Index batch, Index kv_head, void* scratch);
-  Index (*forward_scratch_bytes)(Index keys, Index head_size);
-  Index (*backward_scratch_bytes)(Index keys, Index head_size);
+struct AttentionForwardTable {
+  /// Queries [begin, end) (at most query_block) of head `head` of sequence `batch`.
+  void (*run[2])(const AttentionArgs&, Index batch, Index head, Index begin, Index end, void* scratch);
+  Index (*scratch_bytes)(Index keys, Index head_size);
   Index query_block;
+};
+struct AttentionBackwardTable {
+  /// All queries of the heads that share key/value head `kv_head`.
+  void (*run[2])(const AttentionArgs&, Index batch, Index kv_head, void* scratch);
+  Index (*scratch_bytes)(Index keys, Index head_size);
 };
 
 struct CrossEntropyArgs {
@@ -147,7 +149,8 @@ struct KernelTable {
   const char* name;
   GemmTable gemm;
   NormTable norm;
-  AttentionTable attention;
+  AttentionForwardTable attention_forward;
+  AttentionBackwardTable attention_backward;
   LossTable loss;
   MoeTable moe;
   UpdateTable update;

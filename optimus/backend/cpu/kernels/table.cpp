@@ -8,7 +8,7 @@
 namespace optimus::cpu::OPTIMUS_ISA {
 
 KernelTable kernel_table() {
-  return {OPTIMUS_TEXT(OPTIMUS_ISA), kGemmTable, kNormTable, kAttentionTable, kLossTable, kMoeTable, kUpdateTable, kMiscTable};
+  return {OPTIMUS_TEXT(OPTIMUS_ISA), kGemmTable, kNormTable, kAttentionForwardTable, kAttentionBackwardTable, kLossTable, kMoeTable, kUpdateTable, kMiscTable};
 }
 
 }  // namespace optimus::cpu::OPTIMUS_ISA

@@ -7,7 +7,8 @@ namespace optimus::cpu::OPTIMUS_ISA {
 
 extern const GemmTable kGemmTable;
 extern const NormTable kNormTable;
-extern const AttentionTable kAttentionTable;
+extern const AttentionForwardTable kAttentionForwardTable;
+extern const AttentionBackwardTable kAttentionBackwardTable;
 extern const LossTable kLossTable;
 extern const MoeTable kMoeTable;
 extern const UpdateTable kUpdateTable;
