@@ -119,6 +119,7 @@ double Network::run_head(const MicroBatch& batch, const HeadCall& call) {
 
 MicroBatchResult Network::forward_backward(const MicroBatch& batch, const LossScale& scale, const GlobalExpertCounts& global) {
   OPTIMUS_CHECK(has_gradients_ && options_.has_backward, "backward needs gradients and memory for them");
+  OPTIMUS_CHECK(context_.is_planning || !options_.model.is_moe || balance_options_.is_global != global.counts_LE.empty(), "scope global_batch, and no other, comes with counts of the global batch");
   Scratch scratch(context_.arena);
   begin(batch);
   const View d_TD = context_.alloc_rows(options_.model.hidden_size);
