@@ -64,7 +64,7 @@ void scatter_rows(Backend& backend, ConstView dx_RD, const DispatchPlan& plan, V
   arguments.expect_ndim("dx_TD", dx_TD, 2);
   expect_rows(arguments, plan, dx_TD, "dx_RD", dx_RD);
   arguments.expect_compute("dx_RD", dx_RD);
-  arguments.expect_same_or_f32("dx_TD", dx_TD, dx_RD);
+  arguments.expect_same("dx_TD", dx_TD, dx_RD);
   backend.scatter_rows(dx_RD, plan, dx_TD, write);
 }
 
@@ -76,7 +76,7 @@ void combine_forward(Backend& backend, ConstView y_RD, ConstView weight_TK, cons
   arguments.expect_shape("weight_TK", weight_TK, {y_TD.size(0), weight_TK.size(1)});
   arguments.expect_compute("y_RD", y_RD);
   arguments.expect_wide("weight_TK", weight_TK, y_RD);
-  arguments.expect_same_or_f32("y_TD", y_TD, y_RD);
+  arguments.expect_same("y_TD", y_TD, y_RD);
   backend.combine_forward(y_RD, weight_TK, plan, y_TD);
 }
 

@@ -53,12 +53,15 @@ void column_sums(Backend& backend, ConstView p_TE, View sums_GE);
 void build_dispatch(Backend& backend, ConstView index_TK, Index expert_begin, const DispatchPlan& plan);
 
 /// x_RD[i] = x_TD[input_indices[i]]
+///
+/// Types:    x_RD and x_TD equal; the same holds for the pairs of scatter_rows and combine_forward.
 void gather_rows(Backend& backend, ConstView x_TD, const DispatchPlan& plan, View x_RD);
 
 /// dx_TD[t] (+)= sum over slots o of row t of dx_RD[output_indices[o]], in f32, in slot order: the gradient of gather_rows.
 void scatter_rows(Backend& backend, ConstView dx_RD, const DispatchPlan& plan, View dx_TD, Write write);
 
 /// y_TD[t] = sum over slots o of row t of weight[t, selected_k[o]] * y_RD[output_indices[o]], in f32, in slot order; 0 for a row without slots.
+/// weight f32 (f64: f64). y_TD is overwritten.
 void combine_forward(Backend& backend, ConstView y_RD, ConstView weight_TK, const DispatchPlan& plan, View y_TD);
 
 /// weight_R[output_indices[o]] = weight_TK[t, selected_k[o]]: routing weights in expert-major order. f32 (f64).
