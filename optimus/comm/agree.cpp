@@ -9,7 +9,19 @@ namespace optimus {
 namespace {
 
 /// The classes of the family, in an order that all ranks share. Kind 0 is Error itself, with whatever exit code it had.
-enum Kind : int { kPlain, kConfigKind, kShapeKind, kUnsupportedKind, kDataKind, kCheckpointKind, kCommKind, kDeviceKind, kNumericKind, kFileKind, kInternalKind };
+enum Kind : int {
+  kPlain,
+  kConfigKind,
+  kShapeKind,
+  kUnsupportedKind,
+  kDataKind,
+  kCheckpointKind,
+  kCommKind,
+  kDeviceKind,
+  kNumericKind,
+  kFileKind,
+  kInternalKind
+};
 
 int kind_of(const Error& error) {
   if (dynamic_cast<const ConfigError*>(&error)) return kConfigKind;

@@ -50,7 +50,8 @@ void check_all_to_all_v(const Communicator& comm, ConstView input, std::span<con
   check_dtypes(comm, "all_to_all_v", input, output);
   const Index sent = sum_of(comm, "all_to_all_v", send_counts), received = sum_of(comm, "all_to_all_v", recv_counts);
   if (input.count() != sent) reject(comm, "all_to_all_v", fmt::format("input has {} elements, the send counts add up to {}", input.count(), sent));
-  if (output.count() != received) reject(comm, "all_to_all_v", fmt::format("output has {} elements, the receive counts add up to {}", output.count(), received));
+  if (output.count() != received)
+    reject(comm, "all_to_all_v", fmt::format("output has {} elements, the receive counts add up to {}", output.count(), received));
   const auto me = static_cast<std::size_t>(comm.rank());
   if (send_counts[me] != recv_counts[me])
     reject(comm, "all_to_all_v", fmt::format("member {} sends itself {} elements but receives {}", comm.rank(), send_counts[me], recv_counts[me]));

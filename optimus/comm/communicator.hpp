@@ -88,7 +88,12 @@ template <class Action> void agree(Communicator& comm, Action&& action);
 
 namespace detail {
 /// An exception as plain data: `kind` stands for its class, `code` is its exit code.
-struct Failure { bool failed = false; int kind = 0; int code = 1; std::string message; };
+struct Failure {
+  bool failed = false;
+  int kind = 0;
+  int code = 1;
+  std::string message;
+};
 void throw_if_any_failed(Communicator& comm, const Failure& mine);
 /// The exception being handled.
 [[nodiscard]] Failure current_failure();

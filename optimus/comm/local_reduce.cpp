@@ -20,8 +20,12 @@ namespace {
 /// Elements summed at a time: the accumulators stay in the first-level cache.
 constexpr Index kBlock = 2048;
 
-template <class T> struct Accumulator { using type = T; };
-template <> struct Accumulator<BFloat16> { using type = float; };
+template <class T> struct Accumulator {
+  using type = T;
+};
+template <> struct Accumulator<BFloat16> {
+  using type = float;
+};
 
 template <Reduce reduce, class A>
 [[gnu::always_inline]] inline A combine(A a, A b) {

@@ -22,7 +22,8 @@ std::string layout_problem(const ParallelConfig& c, Index world) {
   if (world < 1) return fmt::format("a world of {} ranks; at least 1 is needed", world);
   const Index product = model_ranks(c);
   if (product == 0 || product > world || world % product != 0)
-    return fmt::format("{} = {} does not divide the world of {} ranks; start a multiple of {} ranks or change a degree", product_text(c), product, world, product);
+    return fmt::format("{} = {} does not divide the world of {} ranks; start a multiple of {} ranks or change a degree", product_text(c), product, world,
+                       product);
   return {};
 }
 
@@ -30,7 +31,8 @@ std::string layout_problem(const ParallelConfig& c, Index world) {
 
 void validate(const ParallelConfig& c, Problems& problems) {
   if (c.virtual_stages > 1 && c.pipeline_schedule != "interleaved")
-    problems.add("parallel.virtual_stages", fmt::format("{} virtual stages need pipeline_schedule \"interleaved\", not \"{}\"", c.virtual_stages, c.pipeline_schedule));
+    problems.add("parallel.virtual_stages",
+                 fmt::format("{} virtual stages need pipeline_schedule \"interleaved\", not \"{}\"", c.virtual_stages, c.pipeline_schedule));
   if (c.virtual_stages > 1 && c.pp == 1) problems.add("parallel.virtual_stages", fmt::format("{} virtual stages need pp > 1, pp is 1", c.virtual_stages));
   Index num_stages = c.pp;
   const bool is_absurd = c.pipeline_schedule == "interleaved" && __builtin_mul_overflow(c.pp, c.virtual_stages, &num_stages);
@@ -42,7 +44,8 @@ void validate_layout(const ParallelConfig& c, Index world, Problems& problems) {
   if (std::string problem = layout_problem(c, world); !problem.empty()) problems.add("parallel", std::move(problem));
 }
 
-Mesh::Mesh(const ParallelConfig& config, Index world) : world_(world), pp_(config.pp), ep_(config.ep), tp_(config.tp), is_pp_slowest_(config.order == "pp-dp-ep-tp") {
+Mesh::Mesh(const ParallelConfig& config, Index world)
+    : world_(world), pp_(config.pp), ep_(config.ep), tp_(config.tp), is_pp_slowest_(config.order == "pp-dp-ep-tp") {
   if (config.order != "pp-dp-ep-tp" && config.order != "dp-pp-ep-tp")
     throw ConfigError(fmt::format("[comm] parallel.order is \"{}\"; it must be \"dp-pp-ep-tp\" or \"pp-dp-ep-tp\"", config.order));
   if (const std::string problem = layout_problem(config, world); !problem.empty()) throw ConfigError("[comm] " + problem);

@@ -29,8 +29,10 @@ template <class Visitor> void describe(Visitor& v, ParallelConfig& c) {
   v.field("sequence_parallel", c.sequence_parallel, "With tp > 1, keep norms and residuals on S/tp rows a rank.");
   v.choice("pipeline_schedule", c.pipeline_schedule, {"1f1b", "gpipe", "interleaved", "zero_bubble"}, "Order of forward and backward passes in the pipeline.");
   v.field("virtual_stages", c.virtual_stages, "Chunks of layers a stage holds (interleaved only).", at_least(1));
-  v.field("layers_per_stage", c.layers_per_stage, "Explicit number of layers of each stage; empty: as even as possible, the first stages one more.", at_least(0));
-  v.choice("optimizer_sharding", c.optimizer_sharding, {"epso", "so", "none"}, "Where optimizer states live: over each parameter's replica group, over DP only, or everywhere.");
+  v.field("layers_per_stage", c.layers_per_stage, "Explicit number of layers of each stage; empty: as even as possible, the first stages one more.",
+          at_least(0));
+  v.choice("optimizer_sharding", c.optimizer_sharding, {"epso", "so", "none"},
+           "Where optimizer states live: over each parameter's replica group, over DP only, or everywhere.");
   v.field("overlap", c.overlap, "Communicate while computing. The results are the same bytes either way.");
 }
 
@@ -40,7 +42,9 @@ void validate(const ParallelConfig& config, Problems& problems);
 void validate_layout(const ParallelConfig& config, Index world, Problems& problems);
 
 /// Coordinates of one rank.
-struct Coordinates { Index dp = 0, pp = 0, ep = 0, tp = 0; };
+struct Coordinates {
+  Index dp = 0, pp = 0, ep = 0, tp = 0;
+};
 
 /// The axes a group runs along.
 enum class Axis { kDp, kEp, kTp, kPp, kDpEp };

@@ -16,7 +16,8 @@ std::vector<Index> cut_layers(Index num_layers, Index num_chunks, const std::vec
     if (count < 0) throw ConfigError(fmt::format("[comm] parallel.layers_per_stage gives stage {} {} layers", s, count));
     begins.push_back(checked_add(begins.back(), count));
   }
-  if (begins.back() != num_layers) throw ConfigError(fmt::format("[comm] parallel.layers_per_stage adds up to {} layers, the model has {}", begins.back(), num_layers));
+  if (begins.back() != num_layers)
+    throw ConfigError(fmt::format("[comm] parallel.layers_per_stage adds up to {} layers, the model has {}", begins.back(), num_layers));
   return begins;
 }
 

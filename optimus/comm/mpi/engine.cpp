@@ -59,10 +59,8 @@ void Engine::post(Operation& owner, const Transfer& transfer, int slot) {
   const Channel& channel = owner.channel();
   const int bytes = narrow<int>(transfer.bytes), member = narrow<int>(transfer.member);
   MPI_Request request = MPI_REQUEST_NULL;
-  if (transfer.is_send)
-    check(MPI_Isend(transfer.data, bytes, MPI_BYTE, member, channel.tag, channel.group->comm(), &request), "MPI_Isend");
-  else
-    check(MPI_Irecv(transfer.data, bytes, MPI_BYTE, member, channel.tag, channel.group->comm(), &request), "MPI_Irecv");
+  if (transfer.is_send) check(MPI_Isend(transfer.data, bytes, MPI_BYTE, member, channel.tag, channel.group->comm(), &request), "MPI_Isend");
+  else check(MPI_Irecv(transfer.data, bytes, MPI_BYTE, member, channel.tag, channel.group->comm(), &request), "MPI_Irecv");
   state_->requests.push_back(request);
   state_->messages.push_back({&owner, transfer.bytes, transfer.member, slot, transfer.is_send});
 }
@@ -72,14 +70,16 @@ namespace {
 /// Fails the owner if the message did not arrive whole.
 void check_message(const Message& message, const MPI_Status& status, int code) {
   if (code != MPI_SUCCESS) {
-    message.owner->fail(fmt::format("the message {} {} failed: {}", message.is_send ? "to" : "from", message.owner->channel().group->describe_member(message.member), error_text(code)));
+    message.owner->fail(fmt::format("the message {} {} failed: {}", message.is_send ? "to" : "from",
+                                    message.owner->channel().group->describe_member(message.member), error_text(code)));
     return;
   }
   if (message.is_send) return;
   int bytes = 0;
   MPI_Get_count(&status, MPI_BYTE, &bytes);
   if (bytes != message.bytes)
-    message.owner->fail(fmt::format("{} sent {} bytes, {} were expected; the members disagree about sizes", message.owner->channel().group->describe_member(message.member), bytes, message.bytes));
+    message.owner->fail(fmt::format("{} sent {} bytes, {} were expected; the members disagree about sizes",
+                                    message.owner->channel().group->describe_member(message.member), bytes, message.bytes));
 }
 
 }  // namespace
@@ -127,8 +127,9 @@ void Engine::throw_late(const Operation& operation, const std::string& collectiv
   std::string who;
   for (const Index member : silent.empty() ? deaf : silent) who += (who.empty() ? "" : ", ") + group.describe_member(member);
   state_->is_broken = true;
-  throw CommError(fmt::format("[comm] {} over {} ({} members){}: no progress for {:.3g} s, {} {}; that rank is stuck, gone or elsewhere in the program", collective, group.name(),
-                              group.size(), state_->place(), seconds, silent.empty() ? "nothing is taken by" : "nothing came from", who));
+  throw CommError(fmt::format("[comm] {} over {} ({} members){}: no progress for {:.3g} s, {} {}; that rank is stuck, gone or elsewhere in the program",
+                              collective, group.name(), group.size(), state_->place(), seconds, silent.empty() ? "nothing is taken by" : "nothing came from",
+                              who));
 }
 
 bool Engine::test(Operation& operation, const std::string& collective) {
@@ -178,7 +179,10 @@ void Engine::stop_listening() { state_->failures.close(); }
 
 Staging::Staging(Engine& engine, Index bytes) : engine_(engine) {
   auto& spare = engine.state_->spare_buffers;
-  const auto found = std::find_if(spare.begin(), spare.end(), [&](const Buffer& buffer) { return buffer.bytes() >= bytes; });
+  // The smallest that is large enough.
+  auto found = spare.end();
+  for (auto buffer = spare.begin(); buffer != spare.end(); ++buffer)
+    if (buffer->bytes() >= bytes && (found == spare.end() || buffer->bytes() < found->bytes())) found = buffer;
   if (found == spare.end()) {
     buffer_ = Buffer(bytes);
     return;

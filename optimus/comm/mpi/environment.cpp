@@ -29,7 +29,9 @@ void start_mpi() {
   mpi::check(MPI_Comm_size(MPI_COMM_WORLD, &size), "MPI_Comm_size");
   const int announced = announced_ranks();
   if (announced > 0 && announced != size)
-    throw CommError(fmt::format("[comm] the starter announced {} ranks, the MPI library of this program finds {}; start it with the mpirun of the MPI it was built with", announced, size));
+    throw CommError(
+        fmt::format("[comm] the starter announced {} ranks, the MPI library of this program finds {}; start it with the mpirun of the MPI it was built with",
+                    announced, size));
 }
 
 }  // namespace

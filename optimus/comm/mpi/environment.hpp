@@ -10,11 +10,11 @@ namespace optimus {
 
 /// How collectives are carried out; the same on all ranks. Results never depend on it, to the last bit.
 struct MpiTuning {
-  Index message_bytes = Index{1} << 30;   ///< longest single message; longer transfers are split (MPI counts in int)
-  Index staging_bytes = Index{8} << 20;   ///< memory for parts that wait to be added, of one reduction under way
-  Index gathered_reduce_bytes = 4096;     ///< an all_reduce up to this size gathers everything everywhere and adds there
-  Index direct_members = 16;              ///< groups up to this size exchange directly, where a missing member can be named; larger ones by trees
-  Index peers_per_round = 16;             ///< members a rank exchanges with at the same time
+  Index message_bytes = Index{1} << 30;  ///< longest single message; longer transfers are split (MPI counts in int)
+  Index staging_bytes = Index{8} << 20;  ///< memory for parts that wait to be added, of one reduction under way
+  Index gathered_reduce_bytes = 4096;    ///< an all_reduce up to this size gathers everything everywhere and adds there
+  Index direct_members = 16;             ///< groups up to this size exchange directly, where a missing member can be named; larger ones by trees
+  Index peers_per_round = 16;            ///< members a rank exchanges with at the same time
 };
 
 /// MPI from start to end. One object at a time, and once in the life of a process.

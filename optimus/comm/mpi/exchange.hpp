@@ -20,10 +20,15 @@ struct Plan {
 };
 
 /// A member's place in its group, and how many peers it serves in a round.
-struct Place { Index rank = 0, size = 1, peers_per_round = 16; };
+struct Place {
+  Index rank = 0, size = 1, peers_per_round = 16;
+};
 
 /// `sent[m]` goes to member m, `received[m]` comes from it; empty parts and the member's own are left out.
-struct Part { std::byte* data = nullptr; Index bytes = 0; };
+struct Part {
+  std::byte* data = nullptr;
+  Index bytes = 0;
+};
 [[nodiscard]] Plan plan_all_to_all(const Place& place, std::span<const Part> sent, std::span<const Part> received);
 
 /// Blocks of `block_bytes` of all members into `blocks`: block j becomes that of member (rank + j) mod size. Block 0 must be there.

@@ -42,7 +42,8 @@ void FailureChannel::poll() {
   check(MPI_Test(&s.request, &is_there, &status), "MPI_Test");
   if (is_there == 0) return;
   const auto length = static_cast<std::size_t>(std::clamp<int>(s.notice.length, 0, sizeof s.notice.text));
-  if (!s.failure.failed) s.failure = {true, s.notice.kind, s.notice.code, fmt::format("rank {}: {}", status.MPI_SOURCE, std::string_view(s.notice.text, length))};
+  if (!s.failure.failed)
+    s.failure = {true, s.notice.kind, s.notice.code, fmt::format("rank {}: {}", status.MPI_SOURCE, std::string_view(s.notice.text, length))};
   s.listen();
 }
 

@@ -22,7 +22,8 @@ constexpr Index kLongBroadcast = Index{256} << 10;
 
 class MpiRequest final : public Request {
  public:
-  MpiRequest(Engine& engine, std::unique_ptr<Operation> operation, const char* collective) : engine_(engine), operation_(std::move(operation)), collective_(collective) {
+  MpiRequest(Engine& engine, std::unique_ptr<Operation> operation, const char* collective)
+      : engine_(engine), operation_(std::move(operation)), collective_(collective) {
     try {
       operation_->start();
     } catch (...) {
@@ -119,7 +120,8 @@ std::unique_ptr<Request> MpiCommunicator::start_all_reduce(View data, Reduce red
   check_reducible(data.dtype());
   const MpiTuning& tuning = engine_.tuning();
   if (size() == 1) return start(std::make_unique<Exchange>(next_channel(), Plan{}), "all_reduce");
-  if (data.bytes() <= tuning.gathered_reduce_bytes && checked_mul(data.bytes(), size()) <= (Index{1} << 20)) return start(gather_and_add(data, reduce), "all_reduce");
+  if (data.bytes() <= tuning.gathered_reduce_bytes && checked_mul(data.bytes(), size()) <= (Index{1} << 20))
+    return start(gather_and_add(data, reduce), "all_reduce");
   Division division = divide(data.count(), size());
   std::vector<Index> counts;
   for (Index m = 0; m < size(); ++m) counts.push_back(division.count(m));
@@ -140,7 +142,8 @@ void MpiCommunicator::all_gather_v(ConstView input, View output, std::span<const
 void MpiCommunicator::all_to_all_v(ConstView input, std::span<const Index> send_counts, View output, std::span<const Index> recv_counts) {
   arguments::check_all_to_all_v(*this, input, send_counts, output, recv_counts);
   const auto me = static_cast<std::size_t>(rank());
-  const std::vector<Part> sent = parts_of(input.data(), send_counts, dtype_bytes(input.dtype())), received = parts_of(output.data(), recv_counts, dtype_bytes(input.dtype()));
+  const std::vector<Part> sent = parts_of(input.data(), send_counts, dtype_bytes(input.dtype())),
+                          received = parts_of(output.data(), recv_counts, dtype_bytes(input.dtype()));
   move_bytes(sent[me].data, received[me].data, sent[me].bytes);
   start(std::make_unique<Exchange>(next_channel(), plan_all_to_all(place(), sent, received)), "all_to_all_v")->wait();
 }
@@ -148,7 +151,8 @@ void MpiCommunicator::all_to_all_v(ConstView input, std::span<const Index> send_
 void MpiCommunicator::broadcast(View data, Index root) {
   arguments::check_member(*this, "broadcast", root);
   const bool is_long = data.bytes() >= std::min(kLongBroadcast, engine_.tuning().message_bytes) && size() > 2;
-  Plan plan = is_long ? plan_scattered_broadcast(place(), data.data(), data.bytes(), root) : plan_broadcast(place(), data.data(), data.bytes(), root, is_direct());
+  Plan plan =
+      is_long ? plan_scattered_broadcast(place(), data.data(), data.bytes(), root) : plan_broadcast(place(), data.data(), data.bytes(), root, is_direct());
   start(std::make_unique<Exchange>(next_channel(), std::move(plan)), "broadcast")->wait();
 }
 

@@ -12,7 +12,7 @@ constexpr Index kLineElements = 64;
 
 /// Elements of a piece: two of them from every peer fit into the staging memory, within reason for very small and very large groups.
 Index choose_piece_count(const MpiTuning& tuning, Index size, Index element_bytes) {
-  const Index bytes = std::clamp<Index>(tuning.staging_bytes / (2 * std::max<Index>(1, size - 1)), 4096, Index{1} << 20);
+  const Index bytes = std::clamp<Index>(tuning.staging_bytes / (2 * std::max<Index>(1, size - 1)), 1024, Index{1} << 20);
   return std::max<Index>(1, std::min(bytes, tuning.message_bytes) / element_bytes);
 }
 

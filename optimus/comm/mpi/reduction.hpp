@@ -47,7 +47,7 @@ class PartReduction final : public Operation {
   ReductionSpec spec_;
   Index rank_, size_, element_bytes_, piece_count_;
   Staging staging_;
-  Index num_receives_posted_ = 0;        ///< pieces of the own part
+  Index num_receives_posted_ = 0;  ///< pieces of the own part
   Index num_added_ = 0;
   std::vector<Index> num_missing_;       ///< [kInFlight] messages still to come for a piece under way
   std::vector<Index> num_sends_posted_;  ///< [size] pieces of each member's part

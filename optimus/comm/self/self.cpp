@@ -62,10 +62,18 @@ class SelfCommunicator final : public Communicator {
   }
   void barrier() override {}
 
-  [[nodiscard]] std::unique_ptr<Request> start_reduce_scatter(ConstView input, View output) override { return done([&] { reduce_scatter(input, output); }); }
-  [[nodiscard]] std::unique_ptr<Request> start_all_gather(ConstView input, View output) override { return done([&] { all_gather(input, output); }); }
-  [[nodiscard]] std::unique_ptr<Request> start_all_reduce(View data, Reduce reduce) override { return done([&] { all_reduce(data, reduce); }); }
-  [[nodiscard]] std::unique_ptr<Request> start_send(ConstView data, Index to, int tag) override { return done([&] { send(data, to, tag); }); }
+  [[nodiscard]] std::unique_ptr<Request> start_reduce_scatter(ConstView input, View output) override {
+    return done([&] { reduce_scatter(input, output); });
+  }
+  [[nodiscard]] std::unique_ptr<Request> start_all_gather(ConstView input, View output) override {
+    return done([&] { all_gather(input, output); });
+  }
+  [[nodiscard]] std::unique_ptr<Request> start_all_reduce(View data, Reduce reduce) override {
+    return done([&] { all_reduce(data, reduce); });
+  }
+  [[nodiscard]] std::unique_ptr<Request> start_send(ConstView data, Index to, int tag) override {
+    return done([&] { send(data, to, tag); });
+  }
   [[nodiscard]] std::unique_ptr<Request> start_receive(View data, Index from, int tag) override;
 
   [[nodiscard]] std::unique_ptr<Communicator> split(Index, Index, std::string name) override { return std::make_unique<SelfCommunicator>(std::move(name)); }

@@ -12,7 +12,11 @@
 namespace optimus {
 namespace {
 
-struct Outcome { int code = -1; std::string output; double seconds = 0; };
+struct Outcome {
+  int code = -1;
+  std::string output;
+  double seconds = 0;
+};
 
 Outcome run(const std::string& fault, int ranks) {
   const Timer timer;

@@ -25,7 +25,9 @@ TEST(Failures, AgreeThrowsTheErrorOfTheFirstFailingRankOnAll) {
   }
 }
 
-TEST(Failures, AgreeReturnsWhereNobodyFailed) { EXPECT_NO_THROW(agree(world(), [] {})); }
+TEST(Failures, AgreeReturnsWhereNobodyFailed) {
+  EXPECT_NO_THROW(agree(world(), [] {}));
+}
 
 TEST(Failures, AgreeNamesTheOneRankThatFailed) {
   for (Index failing = 0; failing < world().size(); ++failing) {

@@ -92,7 +92,8 @@ TEST(Groups, CollectivesOfTwoGroupsMayBeUnderWayTogether) {
 
 TEST(Groups, TuningChangesNoBit) {
   std::vector<Tensor> results;
-  for (const MpiTuning& tuning : {MpiTuning{}, MpiTuning{.message_bytes = 64, .staging_bytes = 1, .gathered_reduce_bytes = 0}, MpiTuning{.gathered_reduce_bytes = 1 << 20, .direct_members = 1}}) {
+  for (const MpiTuning& tuning : {MpiTuning{}, MpiTuning{.message_bytes = 64, .staging_bytes = 1, .gathered_reduce_bytes = 0},
+                                  MpiTuning{.gathered_reduce_bytes = 1 << 20, .direct_members = 1}}) {
     mpi().set_tuning(tuning);
     Tensor& data = results.emplace_back(DType::kBF16, 3001);
     data.fill_numbers(world().rank());

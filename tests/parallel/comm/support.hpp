@@ -17,7 +17,7 @@ namespace optimus::test {
 
 inline constexpr DType kAllTypes[] = {DType::kF64, DType::kF32, DType::kBF16, DType::kF16, DType::kI64, DType::kI32, DType::kU32, DType::kU16, DType::kU8};
 inline constexpr DType kSummedTypes[] = {DType::kF64, DType::kF32, DType::kBF16, DType::kI64, DType::kI32};
-/// Empty, one, primes, around a cache line and around a piece of the smallest staging memory (4096 bytes).
+/// Empty, one, primes, around a cache line, and several pieces of the smallest staging memory (1024 bytes).
 inline constexpr Index kCounts[] = {0, 1, 7, 64, 127, 1031, 4099};
 
 /// A tensor that owns its memory.

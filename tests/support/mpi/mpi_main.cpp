@@ -23,12 +23,14 @@ class Together : public testing::EmptyTestEventListener {
  public:
   void OnTestPartResult(const testing::TestPartResult& result) override {
     if (result.failed() && all_ranks->rank() > 0)
-      std::fprintf(stderr, "rank %d: %s:%d: %s\n", static_cast<int>(all_ranks->rank()), result.file_name() ? result.file_name() : "?", result.line_number(), result.message());
+      std::fprintf(stderr, "rank %d: %s:%d: %s\n", static_cast<int>(all_ranks->rank()), result.file_name() ? result.file_name() : "?", result.line_number(),
+                   result.message());
   }
   void OnTestEnd(const testing::TestInfo& info) override {
     try {
       const bool has_failed = largest(info.result()->Failed() ? 1 : 0) != 0;
-      if (has_failed && all_ranks->rank() == 0 && info.result()->Passed()) std::fprintf(stderr, "%s.%s failed on another rank\n", info.test_suite_name(), info.name());
+      if (has_failed && all_ranks->rank() == 0 && info.result()->Passed())
+        std::fprintf(stderr, "%s.%s failed on another rank\n", info.test_suite_name(), info.name());
       any_failed_ = any_failed_ || has_failed;
     } catch (const std::exception& error) {
       std::fprintf(stderr, "rank %d after %s.%s: %s\n", static_cast<int>(all_ranks->rank()), info.test_suite_name(), info.name(), error.what());

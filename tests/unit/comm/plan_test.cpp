@@ -111,7 +111,8 @@ TEST(Plans, AllToAllDeliversEveryPairInBoundedRounds) {
     ASSERT_TRUE(run(plans));
     for (Index m = 0; m < size; ++m)
       for (Index p = 0; p < size; ++p)
-        for (Index i = 0; i < 4; ++i) EXPECT_EQ(in[static_cast<std::size_t>(m)][static_cast<std::size_t>(4 * p + i)], byte_of(p != m && i < length(p, m) ? p : 255));
+        for (Index i = 0; i < 4; ++i)
+          EXPECT_EQ(in[static_cast<std::size_t>(m)][static_cast<std::size_t>(4 * p + i)], byte_of(p != m && i < length(p, m) ? p : 255));
   }
 }
 
