@@ -133,19 +133,25 @@ std::optional<Box> intersect(const Box& a, const Box& b) {
   return shared;
 }
 
-std::string coverage_problem(const Shape& shape, std::span<const Region> regions, const std::function<std::string(std::size_t)>& who) {
+std::string overlap_problem(const Shape& shape, std::span<const Region> regions, const std::function<std::string(std::size_t)>& who) {
   std::vector<Piece> pieces;
+  for (std::size_t i = 0; i < regions.size(); ++i) {
+    for (const Box& box : split_into_boxes(regions[i])) pieces.push_back({box, i});
+  }
+  const auto overlap = find_overlap(std::move(pieces), shape.ndim());
+  if (!overlap) return "";
+  const auto& [a, b] = *overlap;
+  return fmt::format("elements {} are held twice: by {} and by {}", box_text(intersect(a.box, b.box).value_or(a.box)), who(std::min(a.owner, b.owner)), who(std::max(a.owner, b.owner)));
+}
+
+std::string coverage_problem(const Shape& shape, std::span<const Region> regions, const std::function<std::string(std::size_t)>& who) {
   Index held = 0;
   for (std::size_t i = 0; i < regions.size(); ++i) {
     if (const std::string problem = region_problem(shape, regions[i]); !problem.empty()) return fmt::format("{}: {}", who(i), problem);
     held = checked_add(held, regions[i].count());
-    for (const Box& box : split_into_boxes(regions[i])) pieces.push_back({box, i});
   }
   // No two share an element and together they count as many as the tensor has: so each is held once.
-  if (const auto overlap = find_overlap(std::move(pieces), shape.ndim())) {
-    const auto& [a, b] = *overlap;
-    return fmt::format("elements {} are held twice: by {} and by {}", box_text(intersect(a.box, b.box).value_or(a.box)), who(std::min(a.owner, b.owner)), who(std::max(a.owner, b.owner)));
-  }
+  if (std::string problem = overlap_problem(shape, regions, who); !problem.empty()) return problem;
   if (held != shape.count()) return fmt::format("{} of {} elements are held by nobody", shape.count() - held, shape.count());
   return "";
 }

@@ -31,7 +31,9 @@ struct Region {
 /// What both hold; nothing if that is no element.
 [[nodiscard]] std::optional<Box> intersect(const Box& a, const Box& b);
 
-/// Why the regions do not hold every element of the tensor exactly once; empty if they do. `who` names a region in the message.
+/// Which two regions share an element, and which; empty if none do. `who` names a region in the message.
+[[nodiscard]] std::string overlap_problem(const Shape& shape, std::span<const Region> regions, const std::function<std::string(std::size_t)>& who);
+/// Why the regions do not hold every element of the tensor exactly once; empty if they do.
 [[nodiscard]] std::string coverage_problem(const Shape& shape, std::span<const Region> regions, const std::function<std::string(std::size_t)>& who);
 
 /// Calls `run(position in a, position in b, count)` for the longest runs of elements that `a` and `b` share, of rising position in both; positions count

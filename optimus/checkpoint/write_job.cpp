@@ -22,10 +22,19 @@ constexpr Index kSlackBytes = Index{1} << 20;  // headers and manifest
 
 void check_chunks(std::span<const Chunk> chunks) {
   std::vector<std::string> problems;
+  std::map<std::string, std::pair<Shape, std::vector<Region>>> regions;
   for (const Chunk& chunk : chunks) {
-    std::string problem = region_problem(chunk.global_shape, region_of(chunk));
-    if (chunk.name.empty()) problem = "a chunk without a name";
+    const std::string problem = region_problem(chunk.global_shape, region_of(chunk));
     if (!problem.empty()) problems.push_back(fmt::format("{}: {}", chunk.name, problem));
+    auto& [shape, own] = regions.try_emplace(chunk.name, chunk.global_shape, std::vector<Region>()).first->second;
+    if (!(shape == chunk.global_shape)) problems.push_back(fmt::format("{}: of shape {} and of shape {}", chunk.name, shape.str(), chunk.global_shape.str()));
+    own.push_back(region_of(chunk));
+  }
+  for (const auto& [name, shape_and_regions] : regions) {
+    if (!problems.empty()) break;
+    const auto& [shape, own] = shape_and_regions;
+    const std::string problem = overlap_problem(shape, own, [&own = own](std::size_t i) { return own[i].str(); });
+    if (!problem.empty()) problems.push_back(fmt::format("{}: {}", name, problem));
   }
   throw_if_problems<CheckpointError>("[checkpoint] these chunks cannot be saved", problems);
 }
