@@ -130,11 +130,12 @@ void ShardedOptimizer::zero_gradients() {
   for (BucketStorage& b : impl_->buckets) ops::fill_zero(impl_->backend, b.gradients);
 }
 
-std::optional<std::string> ShardedOptimizer::find_nonfinite_gradient() const {
+std::optional<ShardedOptimizer::NonFinite> ShardedOptimizer::find_nonfinite_gradient() const {
   for (const BucketStorage& b : impl_->buckets) {
     if (std::isfinite(ops::sum_squares(impl_->backend, b.gradients))) continue;
     for (const BucketEntry& entry : b.bucket.entries) {
-      if (!std::isfinite(ops::sum_squares(impl_->backend, b.gradient_of(entry)))) return impl_->specs[static_cast<std::size_t>(entry.spec)].name;
+      const double sum = ops::sum_squares(impl_->backend, b.gradient_of(entry));
+      if (!std::isfinite(sum)) return NonFinite{.name = impl_->specs[static_cast<std::size_t>(entry.spec)].name, .is_nan = std::isnan(sum)};
     }
   }
   return std::nullopt;
@@ -177,6 +178,12 @@ std::vector<Chunk> ShardedOptimizer::gradient_chunks() const {
     if (b.bucket.is_owner) b.append_chunks(impl_->specs, "grad.", b.gradient_shard, chunks);
   }
   return chunks;
+}
+
+void ShardedOptimizer::gather_gradients() {
+  for (BucketStorage& b : impl_->buckets) {
+    if (b.bucket.shards > 1) impl_->group(b.bucket.shard_axis).all_gather(b.gradient_shard, b.gradients);
+  }
 }
 
 std::vector<Chunk> ShardedOptimizer::state_chunks() {

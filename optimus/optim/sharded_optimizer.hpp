@@ -58,8 +58,9 @@ class ShardedOptimizer {
   void initialize(const Fill& fill);
 
   void zero_gradients();
-  /// Name of the first parameter whose gradient on this rank, before any reduction, holds a NaN or Inf.
-  [[nodiscard]] std::optional<std::string> find_nonfinite_gradient() const;
+  /// The first parameter whose gradient on this rank, before any reduction, holds a NaN or Inf.
+  struct NonFinite { std::string name; bool is_nan = true; };
+  [[nodiscard]] std::optional<NonFinite> find_nonfinite_gradient() const;
   /// Sums gradients over the replica groups. After it each rank holds the reduced gradients of its shards.
   void reduce_gradients();
   /// Norm, clipping, update, gathering of weights; once after each reduce_gradients(). `lr`: of this step; `may_clip`: false during the warm-up.
@@ -68,6 +69,9 @@ class ShardedOptimizer {
 
   /// Reduced gradients of this rank's shards, named as parameters ("grad.NAME"), for dumps: over all ranks each element once. Between reduce_gradients and zero_gradients.
   [[nodiscard]] std::vector<Chunk> gradient_chunks() const;
+  /// Gives every rank the reduced gradients of all its parameters, in gradients(); for dumps. Between reduce_gradients and zero_gradients.
+  /// Collective: over the replica groups.
+  void gather_gradients();
   /// Everything a checkpoint must hold: "model." (weights, own shard), and "master.", "exp_avg.", "exp_avg_sq." (not for SGD's moments). Writable: loading fills them.
   [[nodiscard]] std::vector<Chunk> state_chunks();
   /// Those of state_chunks() that this rank writes: over all ranks each element once, also where several ranks hold the same states.

@@ -1,0 +1,49 @@
+#include "apps/optimus/ranks.hpp"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <exception>
+#include <optional>
+
+#include "optimus/base/log.hpp"
+#include "optimus/comm/mpi/environment.hpp"
+#include "optimus/comm/self/self.hpp"
+
+namespace optimus {
+namespace {
+
+ExitCode code_of(const std::exception& error) {
+  const auto* known = dynamic_cast<const Error*>(&error);
+  return known != nullptr ? known->code() : ExitCode::kFailure;
+}
+
+ExitCode run_alone(const std::function<ExitCode(const Ranks&)>& action) {
+  const auto world = make_self_communicator();
+  return action({.world = *world, .set_time_limit = [](double) {}});
+}
+
+}  // namespace
+
+ExitCode run_on_ranks(const std::function<ExitCode(const Ranks&)>& action) {
+  if (!MpiEnvironment::is_started_by_mpi()) return run_alone(action);
+  MpiEnvironment environment;
+  auto world = environment.world();
+  const bool is_first = world->rank() == 0;
+  if (!is_first) set_log_prefix(fmt::format("rank {}: ", world->rank()));
+  try {
+    const ExitCode code = action({.world = *world, .set_time_limit = [&](double seconds) { environment.set_time_limit(seconds); }});
+    world.reset();
+    environment.close();
+    return code;
+  } catch (const std::exception& error) {
+    world->announce_failure();
+    if (is_first) std::fprintf(stderr, "error: %s\n", error.what());
+    const ExitCode code = code_of(error);
+    world.reset();
+    environment.finish(static_cast<int>(code));
+    return code;
+  }
+}
+
+}  // namespace optimus

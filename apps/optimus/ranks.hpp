@@ -1,0 +1,20 @@
+#pragma once
+// From a process to a group of ranks: MPI where an MPI starter started us, alone otherwise.
+
+#include <functional>
+
+#include "optimus/base/error.hpp"
+#include "optimus/comm/communicator.hpp"
+
+namespace optimus {
+
+/// What an action may use.
+struct Ranks {
+  Communicator& world;
+  std::function<void(double seconds)> set_time_limit;   ///< of collectives
+};
+
+/// Runs `action` on every rank. What one rank throws ends all of them with its exit code; rank 0 prints the message.
+[[nodiscard]] ExitCode run_on_ranks(const std::function<ExitCode(const Ranks&)>& action);
+
+}  // namespace optimus

@@ -1,0 +1,39 @@
+#pragma once
+// `[fault_tolerance]`, and `[[faults]]`: failures made on purpose.
+
+#include <string>
+#include <vector>
+
+#include "optimus/config/field.hpp"
+
+namespace optimus {
+
+struct FaultToleranceConfig {
+  double watchdog_s = 600;
+  std::vector<std::string> save_on_signal = {"SIGTERM", "SIGUSR1"};
+  double stop_before_walltime_s = 0;
+};
+template <class Visitor> void describe(Visitor& v, FaultToleranceConfig& c) {
+  v.field("watchdog_s", c.watchdog_s, "Seconds after which a step, load, save or collective counts as stuck.", above(0.0));
+  v.field("save_on_signal", c.save_on_signal, "Signals on which the run saves and ends with exit code 12; a second one ends it at once.");
+  v.field("stop_before_walltime_s", c.stop_before_walltime_s, "Save and end this many seconds before the end that Slurm or PBS gives; 0: do not look.", at_least(0.0));
+}
+
+struct FaultConfig {
+  std::string kind = "nan";
+  Index rank = 0, step = 1;
+  std::string where = "gradient", tensor;
+  bool once = true;
+  double seconds = 1;
+};
+template <class Visitor> void describe(Visitor& v, FaultConfig& c) {
+  v.choice("kind", c.kind, {"nan", "inf", "die", "hang", "slow", "error", "torn_write", "write_error"}, "What goes wrong.");
+  v.field("rank", c.rank, "On which rank.", at_least(0));
+  v.field("step", c.step, "In which step; for the two write faults: in the first checkpoint from this step on.", at_least(1));
+  v.choice("where", c.where, {"gradient", "loss", "weight"}, "Of nan and inf: what is spoilt, before any reduction.");
+  v.field("tensor", c.tensor, "Of nan and inf in a gradient or weight: the parameter's name; empty: the first.");
+  v.field("once", c.once, "Not again after a restart.");
+  v.field("seconds", c.seconds, "Of slow: how long the step is held up.", above(0.0));
+}
+
+}  // namespace optimus

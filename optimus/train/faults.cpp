@@ -1,0 +1,88 @@
+#include "optimus/train/faults.hpp"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <csignal>
+#include <limits>
+#include <thread>
+#include <utility>
+
+#include "optimus/base/file.hpp"
+#include "optimus/base/log.hpp"
+
+namespace optimus {
+namespace {
+
+double bad_number(const FaultConfig& fault) { return fault.kind == "nan" ? std::numeric_limits<double>::quiet_NaN() : std::numeric_limits<double>::infinity(); }
+
+void spoil(const FaultConfig& fault, const std::vector<ParamSpec>& specs, std::span<const View> views) {
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    if (!fault.tensor.empty() && specs[i].name != fault.tensor) continue;
+    if (views[i].dtype() == DType::kF32) views[i].as<float>()[0] = static_cast<float>(bad_number(fault));
+    else views[i].as<BFloat16>()[0] = BFloat16(static_cast<float>(bad_number(fault)));
+    return;
+  }
+}
+
+bool spoils_numbers(const FaultConfig& fault) { return fault.kind == "nan" || fault.kind == "inf"; }
+bool spoils_files(const FaultConfig& fault) { return fault.kind == "write_error" || fault.kind == "torn_write"; }
+
+}  // namespace
+
+FaultInjector::FaultInjector(std::vector<FaultConfig> faults, Index rank, std::filesystem::path run_dir)
+    : faults_(std::move(faults)), has_struck_(faults_.size()), rank_(rank), run_dir_(std::move(run_dir)) {}
+
+bool FaultInjector::strikes(std::size_t index) {
+  const FaultConfig& fault = faults_[index];
+  if (fault.once && has_struck_[index]) return false;
+  has_struck_[index] = true;
+  if (fault.once) {
+    const auto mark = run_dir_ / "debug" / fmt::format("fault-{}-struck", index);
+    if (std::filesystem::exists(mark)) return false;
+    make_folders(mark.parent_path());
+    write_file_atomically(mark, fmt::format("{} on rank {} in step {}\n", fault.kind, fault.rank, fault.step));
+  }
+  log_warning("[faults] {} on rank {}, step {}", fault.kind, fault.rank, fault.step);
+  return true;
+}
+
+void FaultInjector::strike_process(const FaultConfig& fault) const {
+  if (fault.kind == "die") std::raise(SIGKILL);
+  if (fault.kind == "error") throw Error(fmt::format("[faults] error on rank {} in step {}, as configured", fault.rank, fault.step));
+  const auto pause = std::chrono::duration<double>(fault.kind == "slow" ? fault.seconds : 1.0);
+  do std::this_thread::sleep_for(pause);
+  while (fault.kind == "hang");
+}
+
+void FaultInjector::arm(Index step, TrainStep& train_step, StepHooks& hooks) {
+  for (std::size_t i = 0; i < faults_.size(); ++i) {
+    const FaultConfig& fault = faults_[i];
+    if (fault.rank != rank_ || fault.step != step || spoils_files(fault) || !strikes(i)) continue;
+    if (!spoils_numbers(fault)) hooks.before_forward = [this, fault] { strike_process(fault); };
+    else if (fault.where == "weight") hooks.before_forward = [fault, &train_step] { spoil(fault, train_step.specs(), train_step.optimizer().weights()); };
+    else if (fault.where == "loss") hooks.local_loss = [fault](double) { return bad_number(fault); };
+    else hooks.after_backward = [fault, &train_step] { spoil(fault, train_step.specs(), train_step.optimizer().gradients()); };
+  }
+}
+
+void FaultInjector::before_checkpoint(Index step) {
+  for (std::size_t i = 0; i < faults_.size(); ++i) {
+    const FaultConfig& fault = faults_[i];
+    if (fault.kind == "write_error" && fault.rank == rank_ && step >= fault.step && strikes(i)) throw FileError(fmt::format("[faults] write error on rank {}, as configured", fault.rank));
+  }
+}
+
+void FaultInjector::after_checkpoint(Index step, const std::filesystem::path& folder) {
+  for (std::size_t i = 0; i < faults_.size(); ++i) {
+    const FaultConfig& fault = faults_[i];
+    if (fault.kind != "torn_write" || fault.rank != rank_ || step < fault.step || !strikes(i)) continue;
+    std::filesystem::path largest;
+    for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+      if (entry.path().extension() == ".safetensors" && (largest.empty() || entry.file_size() > std::filesystem::file_size(largest))) largest = entry.path();
+    }
+    if (!largest.empty()) std::filesystem::resize_file(largest, std::filesystem::file_size(largest) / 2);
+  }
+}
+
+}  // namespace optimus

@@ -1,0 +1,32 @@
+#pragma once
+// Failures made on purpose, as `[[faults]]` asks, so that drills and tests meet them at a known place.
+
+#include <filesystem>
+#include <vector>
+
+#include "optimus/train/fault_config.hpp"
+#include "optimus/train/train_step.hpp"
+
+namespace optimus {
+
+/// The faults of one rank. A fault with `once` leaves a mark in the run folder before it strikes, which a restarted run finds.
+class FaultInjector {
+ public:
+  FaultInjector(std::vector<FaultConfig> faults, Index rank, std::filesystem::path run_dir);
+  /// Adds this step's faults to `hooks`; `step` outlives them.
+  void arm(Index step, TrainStep& train_step, StepHooks& hooks);
+  /// Called on each rank before a checkpoint of `step` is written.  Errors: FileError for write_error.
+  void before_checkpoint(Index step);
+  /// Called after it was published: torn_write cuts its largest file short.
+  void after_checkpoint(Index step, const std::filesystem::path& folder);
+
+ private:
+  [[nodiscard]] bool strikes(std::size_t index);
+  void strike_process(const FaultConfig& fault) const;
+  std::vector<FaultConfig> faults_;
+  std::vector<bool> has_struck_;
+  Index rank_;
+  std::filesystem::path run_dir_;
+};
+
+}  // namespace optimus

@@ -1,0 +1,190 @@
+#include "optimus/train/run_checkpoints.hpp"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "optimus/base/file.hpp"
+#include "optimus/base/log.hpp"
+#include "optimus/checkpoint/hugging_face.hpp"
+#include "optimus/model/initialize.hpp"
+#include "optimus/train/failure_log.hpp"
+
+namespace optimus {
+namespace {
+
+/// Folders of the candidates as rank 0 sees them: one decision for all, whatever a file system shows to others.
+std::vector<std::filesystem::path> agreed_candidates(Communicator& world, const CheckpointStore& store, std::string& damaged_text) {
+  std::string text;
+  agree(world, [&] {
+    if (world.rank() != 0) return;
+    std::vector<std::string> damaged;
+    for (const CheckpointInfo& info : store.candidates(damaged)) text += info.folder.string() + "\n";
+    for (const std::string& reason : damaged) damaged_text += "\n  " + reason;
+  });
+  text = broadcast_text(world, text, 0);
+  damaged_text = broadcast_text(world, damaged_text, 0);
+  std::vector<std::filesystem::path> folders;
+  for (std::size_t begin = 0, end = 0; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) folders.emplace_back(text.substr(begin, end - begin));
+  return folders;
+}
+
+std::string dtype_of_weights(const RunConfig& config) { return std::string(dtype_name(parse_precision(config.precision.weights))); }
+
+}  // namespace
+
+RunCheckpoints::RunCheckpoints(const RunConfig& config, std::string dump, Communicator& world, TrainStep& train_step, FaultInjector& faults)
+    : config_(config), dump_(std::move(dump)), world_(world), train_step_(train_step), faults_(faults), store_(config.run.dir), writer_(world) {}
+
+Index RunCheckpoints::buffer_bytes(const RunConfig& config, const ShardedOptimizer::Bytes& bytes) {
+  if (!config.checkpoint.async) return 0;
+  // Of the weights the own shard is copied; with fp32 weights the master is a second copy of it.
+  const Index shard = config.precision.weights == "fp32" ? bytes.weights : bytes.master / 2;
+  const Index master = config.precision.weights == "fp32" ? bytes.weights : bytes.master;
+  return shard + master + bytes.moments;
+}
+
+void RunCheckpoints::check_model(const CheckpointInfo& info) const {
+  const ModelConfig stored = parse_hf_config(info.hf_config, info.folder.string());
+  if (stored == config_.shape) return;
+  const auto words = [](const ModelConfig& m) {
+    return fmt::format("{} with L {}, D {}, H {}/{}, F {}, E {}, K {}, V {}", m.is_moe ? "olmoe" : "olmo", m.num_hidden_layers, m.hidden_size, m.num_attention_heads, m.num_key_value_heads, m.intermediate_size,
+                       m.is_moe ? m.num_experts : 0, m.is_moe ? m.num_experts_per_tok : 0, m.vocab_size);
+  };
+  throw CheckpointError(fmt::format("[checkpoint] {} holds another model ({}) than [model] describes ({}); choose another run.dir, or run.resume = \"never\"", info.folder.string(), words(stored), words(config_.shape)));
+}
+
+TrainingPosition RunCheckpoints::load(const CheckpointInfo& found) {
+  check_model(found);
+  std::vector<Chunk> chunks = train_step_.optimizer().state_chunks();
+  const bool is_same_type = found.weights_dtype == dtype_of_weights(config_);
+  // Weights of another type are rounded anew from the masters.
+  if (!is_same_type) std::erase_if(chunks, [](const Chunk& chunk) { return chunk.name.starts_with("model."); });
+  const CheckpointInfo info = read_checkpoint(world_, found.folder, chunks);
+  train_step_.optimizer().set_adam_step(info.position.adam_step);
+  train_step_.optimizer().publish_weights(!is_same_type);
+  if (world_.rank() == 0) log_info("resumed from {} at step {}", found.folder.string(), info.position.step);
+  return info.position;
+}
+
+std::optional<TrainingPosition> RunCheckpoints::resume() {
+  if (config_.run.resume == "never") return std::nullopt;
+  if (config_.run.resume != "auto") {
+    CheckpointInfo info;
+    agree(world_, [&] {
+      info = find_checkpoint(config_.run.resume);
+      if (!info.is_full_state) throw CheckpointError(fmt::format("[checkpoint] {} has weights only and cannot be resumed; start from it with run.init_from", info.folder.string()));
+    });
+    return load(info);
+  }
+  std::string damaged;
+  for (const auto& folder : agreed_candidates(world_, store_, damaged)) {
+    CheckpointInfo info;
+    agree(world_, [&] { check_model(info = inspect_checkpoint(folder)); });
+    try {
+      return load(info);
+    } catch (const CheckpointError& error) {  // the same on all ranks
+      damaged += fmt::format("\n  {}: {}", folder.string(), error.what());
+      if (world_.rank() == 0) log_warning("[checkpoint] {} cannot be used, trying an older one: {}", folder.string(), error.what());
+    }
+  }
+  if (!damaged.empty()) throw CheckpointError(fmt::format("[checkpoint] every checkpoint in {} is damaged; set run.resume = \"never\" to start anew:{}", config_.run.dir, damaged));
+  return std::nullopt;
+}
+
+void RunCheckpoints::load_starting_weights(const std::filesystem::path& folder) {
+  ShardedOptimizer& optimizer = train_step_.optimizer();
+  if (std::filesystem::exists(folder / "config.json")) {
+    std::unique_ptr<HfWeights> weights;
+    agree(world_, [&] { weights = std::make_unique<HfWeights>(folder, train_step_.specs(), config_.shape.tie_word_embeddings); });
+    optimizer.initialize([&](const ParamSpec& spec, const Box& box, Index flat_begin, View out) { weights->read(spec, box, flat_begin, out); });
+  } else {
+    CheckpointInfo info;
+    agree(world_, [&] { check_model(info = find_checkpoint(folder)); });
+    (void)read_checkpoint(world_, info.folder, optimizer.starting_weight_chunks());
+    optimizer.publish_weights(true);
+  }
+  if (world_.rank() == 0) log_info("starting weights from {}", folder.string());
+}
+
+TrainingPosition RunCheckpoints::start() {
+  if (const auto position = resume()) return *position;
+  if (!config_.run.init_from.empty()) {
+    load_starting_weights(config_.run.init_from);
+  } else {
+    const auto seed = static_cast<std::uint64_t>(config_.run.seed);
+    train_step_.optimizer().initialize([seed](const ParamSpec& spec, const Box& box, Index flat_begin, View out) { optimus::initialize(spec, box, flat_begin, seed, out); });
+  }
+  return {};
+}
+
+CheckpointInfo RunCheckpoints::describe_state(const TrainingPosition& position, bool is_full_state) const {
+  CheckpointInfo info;
+  info.is_full_state = is_full_state;
+  info.position = position;
+  info.hf_config = write_hf_config(config_.shape, config_.precision.weights == "bf16" ? "bfloat16" : "float32");
+  info.run_config = dump_;
+  info.layout = fmt::format("{} ranks, data parallel, optimizer states: {}", world_.size(), config_.parallel.optimizer_sharding);
+  info.weights_dtype = dtype_of_weights(config_);
+  return info;
+}
+
+void RunCheckpoints::published(const std::filesystem::path& folder) {
+  agree(world_, [&] {
+    if (world_.rank() == 0) store_.publish_latest(folder);
+    faults_.after_checkpoint(writing_step_, folder);
+  });
+  if (world_.rank() == 0) log_info("saved step {} in {}", writing_step_, folder.string());
+}
+
+/// Runs `action`; what cannot be written is a warning if the configuration says so. Errors are the same on all ranks.
+template <class Action> void RunCheckpoints::write(Index step, Action action) {
+  try {
+    action();
+  } catch (const FileError& error) {
+    if (!config_.checkpoint.keep_going_on_write_error) throw;
+    if (world_.rank() != 0) return;
+    log_warning("checkpoint of step {} was not written, the run goes on: {}", step, error.what());
+    append_failure(config_.run.dir, {.step = step, .rank = 0, .host = host_name(), .kind = "write", .message = error.what()});
+  }
+}
+
+void RunCheckpoints::finish() {
+  if (const auto folder = writer_.finish()) published(*folder);
+}
+
+void RunCheckpoints::save(const TrainingPosition& position) {
+  if (!config_.checkpoint.async) return write(position.step, [&] { save_and_wait(position); });
+  write(writing_step_, [&] { finish(); });
+  write(position.step, [&] {
+    agree(world_, [&] { faults_.before_checkpoint(position.step); });
+    writing_step_ = position.step;
+    std::string slot = broadcast_text(world_, world_.rank() == 0 ? store_.next_slot().string() : "", 0);
+    writer_.start(slot, describe_state(position, true), train_step_.optimizer().owned_state_chunks());
+  });
+}
+
+void RunCheckpoints::poll() {
+  write(writing_step_, [&] {
+    if (const auto folder = writer_.poll()) published(*folder);
+  });
+}
+
+void RunCheckpoints::save_and_wait(const TrainingPosition& position) {
+  write(writing_step_, [&] { finish(); });
+  agree(world_, [&] { faults_.before_checkpoint(position.step); });
+  const std::string slot = broadcast_text(world_, world_.rank() == 0 ? store_.next_slot().string() : "", 0);
+  write_checkpoint(world_, slot, describe_state(position, true), train_step_.optimizer().owned_state_chunks());
+  writing_step_ = position.step;
+  published(slot);
+}
+
+void RunCheckpoints::save_persistent(const TrainingPosition& position) {
+  write(position.step, [&] {
+    agree(world_, [&] { faults_.before_checkpoint(position.step); });
+    write_checkpoint(world_, store_.persistent(position.step), describe_state(position, false), train_step_.optimizer().owned_model_chunks());
+    if (world_.rank() == 0) log_info("saved the weights of step {} in {}", position.step, store_.persistent(position.step).string());
+  });
+}
+
+}  // namespace optimus

@@ -1,0 +1,56 @@
+#pragma once
+// The checkpoints of a run: where it starts from, and what it saves on the way.
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "optimus/checkpoint/async_writer.hpp"
+#include "optimus/checkpoint/store.hpp"
+#include "optimus/train/faults.hpp"
+#include "optimus/train/train_step.hpp"
+
+namespace optimus {
+
+/// Collective: every member function, over the world of `groups`.
+class RunCheckpoints {
+ public:
+  /// `dump`: the run's configuration as it goes into manifests.
+  RunCheckpoints(const RunConfig& config, std::string dump, Communicator& world, TrainStep& train_step, FaultInjector& faults);
+
+  /// Gives the state its start: `run.resume`, else `run.init_from`, else initial weights. Returns the position to go on from, all zero for a fresh start.
+  /// Errors: CheckpointError if all there are damaged, or hold another model.
+  [[nodiscard]] TrainingPosition start();
+
+  /// Saves the full state into the older slot; with `checkpoint.async` in the background.
+  void save(const TrainingPosition& position);
+  /// Saves the full state and waits until it is on disk. Errors end the run here, whatever the configuration: nothing comes after that could make up for it.
+  void save_and_wait(const TrainingPosition& position);
+  /// Saves the weights alone, for ever.
+  void save_persistent(const TrainingPosition& position);
+  /// Publishes what the background has finished.
+  void poll();
+  /// Bytes that saving in the background needs.
+  [[nodiscard]] static Index buffer_bytes(const RunConfig& config, const ShardedOptimizer::Bytes& bytes);
+
+ private:
+  [[nodiscard]] std::optional<TrainingPosition> resume();
+  [[nodiscard]] TrainingPosition load(const CheckpointInfo& info);
+  void load_starting_weights(const std::filesystem::path& folder);
+  void check_model(const CheckpointInfo& info) const;
+  [[nodiscard]] CheckpointInfo describe_state(const TrainingPosition& position, bool is_full_state) const;
+  void published(const std::filesystem::path& folder);
+  template <class Action> void write(Index step, Action action);
+  void finish();
+
+  const RunConfig& config_;
+  std::string dump_;
+  Communicator& world_;
+  TrainStep& train_step_;
+  FaultInjector& faults_;
+  CheckpointStore store_;
+  AsyncCheckpointWriter writer_;
+  Index writing_step_ = 0;
+};
+
+}  // namespace optimus

@@ -1,0 +1,23 @@
+#pragma once
+// The end that a batch system has set for the job.
+
+#include <chrono>
+#include <optional>
+
+namespace optimus {
+
+/// When this job ends: SLURM_JOB_END_TIME (seconds since 1970), or PBS_WALLTIME (seconds) from now on; nothing if neither is set.
+[[nodiscard]] std::optional<std::chrono::system_clock::time_point> job_end();
+
+/// Watches the clock.
+class StopConditions {
+ public:
+  /// `margin_s` before the end of the job counts as time up; 0: never.
+  explicit StopConditions(double margin_s);
+  [[nodiscard]] bool is_time_up() const { return deadline_ && std::chrono::system_clock::now() >= *deadline_; }
+
+ private:
+  std::optional<std::chrono::system_clock::time_point> deadline_;
+};
+
+}  // namespace optimus

@@ -1,0 +1,82 @@
+#pragma once
+// One optimizer step: forward and backward over the rank's micro-batches, reduction, update. No files, no schedule, no loop.
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "optimus/base/timer.hpp"
+#include "optimus/comm/communicator.hpp"
+#include "optimus/comm/mesh.hpp"
+#include "optimus/optim/sharded_optimizer.hpp"
+#include "optimus/train/batch.hpp"
+#include "optimus/train/run_config.hpp"
+#include "optimus/train/step_record.hpp"
+
+namespace optimus {
+
+/// The groups of one rank, made once from the world.
+struct RankGroups {
+  RankGroups(Communicator& world, const Mesh& mesh);
+  [[nodiscard]] ReplicaGroups replica_groups() const;
+  Communicator& world;
+  std::unique_ptr<Communicator> dp, dp_ep, ep;
+};
+
+/// What the loop decides for a step.
+struct StepSettings {
+  double lr = 0;
+  bool may_clip = true;         ///< false during the warm-up
+  bool wants_to_stop = false;   ///< of this rank; StepOutcome says whether any rank does
+};
+
+/// What came of it; the same on all ranks but for `problem`.
+struct StepOutcome {
+  double lm_loss = 0, aux_loss = 0, z_loss = 0;   ///< of the global batch, as defined for the whole of it
+  Index valid_labels = 0;
+  UpdateResult update;          ///< is_finite false: no weight was changed
+  std::string problem;          ///< this rank's own non-finite value in words, empty if it has none: "nan loss", "nan gradient of NAME"
+  bool has_local_problem = false;   ///< on any rank, found before gradients were reduced
+  bool wants_to_stop = false;
+};
+
+/// Places where drills and dumps look in.
+struct StepHooks {
+  std::function<void()> before_forward, after_backward, after_reduce;
+  std::function<double(double)> local_loss;   ///< may replace the sum of losses of this rank
+};
+
+/// The model with its optimizer on one rank.
+///
+/// Collective: run() over the world, with batches that together are the global batch.
+class TrainStep {
+ public:
+  TrainStep(const RunConfig& config, const Mesh& mesh, RankGroups& groups, Backend& backend);
+  ~TrainStep();
+
+  [[nodiscard]] ShardedOptimizer& optimizer() { return *optimizer_; }
+  [[nodiscard]] Transformer& transformer() { return *transformer_; }
+  [[nodiscard]] const std::vector<ParamSpec>& specs() const { return specs_; }
+  [[nodiscard]] StepOutcome run(const Batch& batch, const StepSettings& settings, const StepHooks& hooks, PhaseSeconds& seconds);
+  /// Rows that chose each expert in the last step, over the whole global batch: [layers * experts]; empty for a dense model.
+  [[nodiscard]] const std::vector<Index>& expert_counts() const { return counts_LE_; }
+
+ private:
+  struct Sums;
+  [[nodiscard]] Sums forward_backward(const Batch& batch, const LossScale& scale);
+  void count_experts_first(const Batch& batch);
+  void add_expert_counts();
+  template <class Action> void for_each_micro_batch(const Batch& batch, Action action) const;
+  [[nodiscard]] std::string find_problem(const Sums& sums) const;
+
+  const RunConfig& config_;
+  Communicator& world_;
+  Index micro_batches_;          ///< of the global batch
+  std::vector<ParamSpec> specs_;
+  std::unique_ptr<ShardedOptimizer> optimizer_;
+  std::unique_ptr<Transformer> transformer_;
+  std::vector<Index> counts_LE_, global_counts_LE_;
+};
+
+}  // namespace optimus

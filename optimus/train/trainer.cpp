@@ -1,0 +1,265 @@
+#include "optimus/train/trainer.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "optimus/base/file.hpp"
+#include "optimus/base/hash.hpp"
+#include "optimus/base/log.hpp"
+#include "optimus/optim/schedule.hpp"
+#include "optimus/train/debug_dumps.hpp"
+#include "optimus/train/failure_log.hpp"
+#include "optimus/train/faults.hpp"
+#include "optimus/train/loss_picture.hpp"
+#include "optimus/train/run_checkpoints.hpp"
+#include "optimus/train/run_log.hpp"
+#include "optimus/train/signals.hpp"
+#include "optimus/train/stop_conditions.hpp"
+#include "optimus/train/validation.hpp"
+#include "optimus/train/watchdog.hpp"
+
+namespace optimus {
+namespace {
+
+bool contains(const std::vector<Index>& steps, Index step) { return std::find(steps.begin(), steps.end(), step) != steps.end(); }
+
+bool is_due(Index interval, Index step) { return interval > 0 && step % interval == 0; }
+
+/// Opens the training data and checks that the model can read it.
+std::unique_ptr<Sampler> open_data(const RunConfig& config) {
+  auto sampler = std::make_unique<Sampler>(config.data, static_cast<std::uint64_t>(config.run.seed));
+  const DatasetInfo& info = sampler->datasets().front().info();
+  const std::string folder = sampler->datasets().front().folder().string();
+  if (info.vocab_size > config.shape.vocab_size) {
+    throw DataError(fmt::format("[data] {} has a vocabulary of {} ids, the model one of {}; raise model.vocab_size or prepare with the model's tokenizer", folder, info.vocab_size, config.shape.vocab_size));
+  }
+  if (info.sequence_length != config.data.sequence_length) {
+    throw DataError(fmt::format("[data] {} was prepared with sequences of {} tokens, data.sequence_length is {}", folder, info.sequence_length, config.data.sequence_length));
+  }
+  if (config.data.mask_document_boundaries && info.end_of_document < 0) {
+    throw DataError(fmt::format("[data] {} has no end-of-document id, which data.mask_document_boundaries needs; prepare it with --end-of-document", folder));
+  }
+  return sampler;
+}
+
+}  // namespace
+
+struct Trainer::Impl {
+  RunConfig config;
+  Communicator& world;
+  Mesh mesh;
+  RankGroups groups;
+  std::string dump;
+  std::vector<std::string> hosts;
+  Watchdog watchdog;
+  SignalWatch signals;
+  StopConditions stop;
+  std::unique_ptr<Sampler> sampler;
+  std::unique_ptr<Validation> validation;
+  std::unique_ptr<TrainStep> train_step;
+  std::unique_ptr<Batch> batch;
+  FaultInjector faults;
+  std::unique_ptr<RunCheckpoints> checkpoints;
+  std::unique_ptr<RunLog> log;
+  TrainingPosition position;
+  double peak_flops, flops_per_token;
+  Index last_step;
+
+  Impl(const RunConfig& c, Communicator& w, Backend& backend, double peak)
+      : config(c),
+        world(w),
+        mesh(c.parallel, w.size()),
+        groups(w, mesh),
+        dump(dump_run_config(c)),
+        hosts(all_gather_text(w, host_name())),
+        // A little later than the collectives' own limit: they can name the missing rank, this only itself.
+        watchdog(1.1 * c.fault_tolerance.watchdog_s + 1, [this](const std::string& doing) { report_hang(doing); }),
+        signals(c.fault_tolerance.save_on_signal),
+        stop(c.fault_tolerance.stop_before_walltime_s),
+        faults(c.faults, w.rank(), c.run.dir),
+        peak_flops(peak),
+        flops_per_token(train_flops_per_token(c.shape, c.data.sequence_length)),
+        last_step(c.run.stop_after_step > 0 ? std::min(c.run.stop_after_step, c.run.steps) : c.run.steps) {
+    agree(world, [&] { open(backend); });
+    make_run_folder();
+    position = checkpoints->start();
+    // Only now: a run folder that turned out to be another model's keeps its files.
+    agree(world, [&] {
+      if (is_first()) log = std::make_unique<RunLog>(config, dump, position.step, last_step);
+    });
+    if (is_first()) log_start();
+  }
+
+  [[nodiscard]] bool is_first() const { return world.rank() == 0; }
+
+  void open(Backend& backend) {
+    sampler = open_data(config);
+    const DatasetInfo& info = sampler->datasets().front().info();
+    if (!config.data.validation.empty() && config.data.validation_interval > 0) validation = std::make_unique<Validation>(config, info);
+    train_step = std::make_unique<TrainStep>(config, mesh, groups, backend);
+    batch = std::make_unique<Batch>(config.batch.global_batch / mesh.data_ranks(), config.data.sequence_length, config.data.mask_document_boundaries ? info.end_of_document : -1);
+    checkpoints = std::make_unique<RunCheckpoints>(config, dump, world, *train_step, faults);
+  }
+
+  void make_run_folder() {
+    agree(world, [&] {
+      if (!is_first()) return;
+      make_folders(std::filesystem::path(config.run.dir) / "checkpoints");
+      LineFile probe(std::filesystem::path(config.run.dir) / "log.txt");  // a folder that cannot be written is found now, not at the first checkpoint
+      CheckpointStore(config.run.dir).clean();
+      add_log_file((std::filesystem::path(config.run.dir) / "log.txt").string());
+    });
+  }
+
+  void log_start() const {
+    const ParameterCounts counts = count_parameters(config.shape);
+    log_info("model: {} parameters, {} active; {} ranks; {} samples an epoch", counts.total, counts.active, world.size(), sampler->samples_per_epoch());
+    if (sampler->samples_per_epoch() < config.batch.global_batch) {
+      log_warning("[data] fewer samples ({}) than global_batch ({}): a step sees some of them more than once", sampler->samples_per_epoch(), config.batch.global_batch);
+    }
+    if (config.optimizer.lr_min > config.optimizer.lr) log_warning("[optimizer] lr_min {} is above lr {}: the learning rate will rise", config.optimizer.lr_min, config.optimizer.lr);
+  }
+
+  void report_hang(const std::string& doing) {
+    const std::string message = fmt::format("no progress for {} s: rank {} on {}, {}", config.fault_tolerance.watchdog_s, world.rank(), host_name(), doing);
+    log_error("[watchdog] {}", message);
+    try {
+      append_failure(config.run.dir, {.step = position.step + 1, .rank = world.rank(), .host = host_name(), .kind = "hang", .message = message});
+    } catch (const FileError& error) {
+      log_error("{}", error.what());
+    }
+    std::_Exit(static_cast<int>(ExitCode::kLostRank));
+  }
+
+  void begin(Index step, const char* what) {
+    watchdog.beat(fmt::format("step {}, {}", step, what));
+    world.set_context(fmt::format("step {}", step));
+  }
+
+  /// Names the ranks with NaN or Inf, in failures.jsonl and in the text that is returned. Collective.
+  std::string describe_nonfinite(const StepOutcome& outcome, Index step) {
+    if (!outcome.has_local_problem) return fmt::format("step {}: the sum of the gradients over all ranks is not finite (norm {})", step, outcome.update.grad_norm);
+    const std::vector<std::string> problems = all_gather_text(world, outcome.problem);
+    std::string text = fmt::format("step {}:", step);
+    for (std::size_t rank = 0; rank < problems.size(); ++rank) {
+      if (problems[rank].empty()) continue;
+      text += fmt::format(" {} on rank {} ({})", problems[rank], rank, hosts[rank]);
+      if (is_first()) append_failure(config.run.dir, {.step = step, .rank = static_cast<Index>(rank), .host = hosts[rank], .kind = problems[rank].substr(0, 3), .message = problems[rank]});
+    }
+    return text;
+  }
+
+  StepOutcome compute(Index step, PhaseSeconds& seconds) {
+    const bool is_warmup = step <= config.optimizer.warmup_steps;
+    const StepSettings settings{.lr = learning_rate(config.optimizer, step, config.run.steps), .may_clip = config.optimizer.clip_during_warmup || !is_warmup, .wants_to_stop = SignalWatch::received() != 0 || stop.is_time_up()};
+    StepHooks hooks;
+    faults.arm(step, *train_step, hooks);
+    if (contains(config.debug.dump_gradients_steps, step)) hooks.after_reduce = [&] { dump_gradients(world, *train_step, config.run.dir, step); };
+    if (contains(config.debug.dump_logits_steps, step)) dump_logits(world, *train_step, *batch, config, step);
+    return train_step->run(*batch, settings, hooks, seconds);
+  }
+
+  void read_batch() {
+    const Index rows = config.batch.global_batch / mesh.data_ranks(), first = position.next_sample + mesh.data_index(world.rank()) * rows;
+    batch->read(*sampler, first, rows);
+  }
+
+  void advance(Index step) {
+    position.step = step;
+    position.tokens += config.batch.global_batch * config.data.sequence_length;
+    position.next_sample += config.batch.global_batch;
+    position.epoch = sampler->epoch(position.next_sample);
+    position.adam_step = train_step->optimizer().adam_step();
+  }
+
+  StepRecord describe(const StepOutcome& outcome, Index step, Index first_sample) {
+    StepRecord record{.step = step, .epoch = sampler->epoch(first_sample), .tokens = position.tokens, .lm_loss = outcome.lm_loss, .aux_loss = outcome.aux_loss, .z_loss = outcome.z_loss,
+                      .lr = learning_rate(config.optimizer, step, config.run.steps), .weight_decay = config.optimizer.weight_decay, .grad_norm = outcome.update.grad_norm,
+                      .clip_coefficient = outcome.update.clip_coefficient, .skipped = !outcome.update.is_finite, .nonfinite_steps = position.nonfinite_steps, .first_sample = first_sample};
+    record.sample_ids_hash = hex64(sample_ids_hash(*sampler, first_sample, first_sample + config.batch.global_batch));
+    if (!config.shape.is_moe) return record;
+    const auto& counts = train_step->expert_counts();
+    set_expert_load(record, counts, config.shape.num_experts);
+    for (auto at = counts.begin(); config.log.tokens_per_expert && at != counts.end(); at += config.shape.num_experts) record.tokens_per_expert.emplace_back(at, at + config.shape.num_experts);
+    return record;
+  }
+
+  void set_speed(StepRecord& record, double step_s) const {
+    const auto tokens = static_cast<double>(config.batch.global_batch * config.data.sequence_length);
+    record.step_s = step_s;
+    record.tokens_per_s = tokens / step_s;
+    record.flops_per_s = record.tokens_per_s * flops_per_token;
+    record.mfu = peak_flops > 0 ? record.flops_per_s / peak_flops : 0;
+  }
+
+  void save_if_due(Index step, PhaseSeconds& seconds) {
+    Timer timer;
+    checkpoints->poll();
+    if (is_due(config.checkpoint.persistent_interval, step)) checkpoints->save_persistent(position);
+    if (is_due(config.checkpoint.interval, step) && step < last_step) checkpoints->save(position);
+    seconds[static_cast<std::size_t>(Phase::kCheckpoint)] += timer.seconds();
+  }
+
+  /// One step; true if a rank was asked to stop.
+  bool step_once(Index step) {
+    Timer step_timer, timer;
+    PhaseSeconds seconds{};
+    begin(step, "data");
+    agree(world, [&] { read_batch(); });
+    seconds[static_cast<std::size_t>(Phase::kData)] = timer.seconds();
+    begin(step, "forward, backward and update");
+    const StepOutcome outcome = compute(step, seconds);
+    if (!outcome.update.is_finite) {
+      const std::string problem = describe_nonfinite(outcome, step);
+      if (config.optimizer.nonfinite == "stop") throw NumericError("[train] " + problem + "; no weight was changed");
+      if (is_first()) log_warning("{}; the step is skipped", problem);
+      ++position.nonfinite_steps;
+    }
+    const Index first_sample = position.next_sample;
+    advance(step);
+    if (config.debug.check_replicas) check_replicas(world, *train_step, mesh);
+    StepRecord record = describe(outcome, step, first_sample);
+    if (validation && is_due(config.data.validation_interval, step)) {
+      begin(step, "validation");
+      timer.restart();
+      record.validation_loss = validation->loss(world, train_step->transformer());
+      seconds[static_cast<std::size_t>(Phase::kValidation)] = timer.seconds();
+    }
+    begin(step, "checkpoint");
+    save_if_due(step, seconds);
+    record.phase_s = seconds;
+    set_speed(record, step_timer.seconds());
+    if (log) log->add(record);
+    return outcome.wants_to_stop;
+  }
+
+  ExitCode run() {
+    bool is_stopped = false;
+    for (Index step = position.step + 1; step <= last_step && !is_stopped; ++step) is_stopped = step_once(step);
+    begin(position.step, "last checkpoint");
+    checkpoints->save_and_wait(position);
+    if (log) log->end();
+    if (!is_stopped || position.step == last_step) return ExitCode::kDone;
+    if (is_first()) log_info("stopped at step {} as asked; the same command goes on from there", position.step);
+    return ExitCode::kStoppedBySignal;
+  }
+};
+
+Trainer::Trainer(const RunConfig& config, Communicator& world, Backend& backend, double peak_flops) : impl_(std::make_unique<Impl>(config, world, backend, peak_flops)) {}
+Trainer::~Trainer() = default;
+
+ExitCode Trainer::run() {
+  try {
+    return impl_->run();
+  } catch (const std::exception& error) {
+    const bool is_recorded = dynamic_cast<const NumericError*>(&error) != nullptr;  // by the rank that had it
+    if (impl_->is_first() && !is_recorded) {
+      append_failure(impl_->config.run.dir, {.step = impl_->position.step + 1, .rank = impl_->world.rank(), .host = host_name(), .kind = failure_kind(error), .message = error.what()});
+    }
+    throw;
+  }
+}
+
+}  // namespace optimus

@@ -1,0 +1,28 @@
+#pragma once
+// The loss on a corpus that is not trained on.
+
+#include <memory>
+
+#include "optimus/comm/communicator.hpp"
+#include "optimus/train/batch.hpp"
+#include "optimus/train/run_config.hpp"
+
+namespace optimus {
+
+/// A prepared folder, evaluated whole: micro-batches dealt out to the ranks in turn, the last one as short as it comes.
+class Validation {
+ public:
+  /// Errors: DataError if the folder cannot be read or was made with another tokenizer or sequence length than `training`.
+  Validation(const RunConfig& config, const DatasetInfo& training);
+  /// Sum of -log p over all labels divided by their number, whatever the ranks and the micro-batch.
+  /// Collective: over `world`.
+  [[nodiscard]] double loss(Communicator& world, Transformer& transformer);
+
+ private:
+  static DataConfig data_config(const DataConfig& training);
+  Index micro_batch_;
+  Sampler sampler_;
+  Batch batch_;
+};
+
+}  // namespace optimus
