@@ -15,12 +15,13 @@
 
 namespace optimus::test {
 
-/// A folder of its own that goes away with it.
+/// A folder of its own that goes away with it; in memory where the machine has such a file system, for every checkpoint is synced.
 class TemporaryFolder {
  public:
   TemporaryFolder() {
     static int counter = 0;
-    path_ = std::filesystem::temp_directory_path() / ("optimus-checkpoint-" + std::to_string(::getpid()) + "-" + std::to_string(counter++));
+    const std::filesystem::path memory = "/dev/shm";
+    path_ = (::access(memory.c_str(), W_OK) == 0 ? memory : std::filesystem::temp_directory_path()) / ("optimus-checkpoint-" + std::to_string(::getpid()) + "-" + std::to_string(counter++));
     std::filesystem::create_directories(path_);
   }
   ~TemporaryFolder() { std::filesystem::remove_all(path_); }

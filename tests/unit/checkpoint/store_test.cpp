@@ -1,0 +1,155 @@
+#include "optimus/checkpoint/store.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "optimus/checkpoint/publish.hpp"
+#include "optimus/comm/self/self.hpp"
+#include "tests/support/checkpoint_testing.hpp"
+
+namespace optimus {
+namespace {
+
+using test::TemporaryFolder;
+using testing::AllOf;
+using testing::HasSubstr;
+
+class CheckpointStoreTest : public testing::Test {
+ protected:
+  void write(const std::filesystem::path& folder, Index step, bool is_full_state = true) {
+    CheckpointInfo info = test::toy_info(step);
+    info.is_full_state = is_full_state;
+    const test::ToyState state(static_cast<float>(step));
+    write_checkpoint(*world, folder, info, test::cut(state, test::layouts()[0]).chunks);
+  }
+  void save(Index step) {
+    const auto slot = store.next_slot();
+    write(slot, step);
+    store.publish_latest(slot);
+  }
+  std::vector<Index> steps() {
+    damaged.clear();
+    std::vector<Index> result;
+    for (const CheckpointInfo& info : store.candidates(damaged)) result.push_back(info.position.step);
+    return result;
+  }
+  std::vector<Index> sorted_steps() {
+    auto result = steps();
+    std::sort(result.begin(), result.end());
+    return result;
+  }
+  TemporaryFolder run;
+  std::filesystem::path checkpoints = run.path() / "checkpoints";
+  CheckpointStore store{run.path()};
+  std::vector<std::string> damaged;
+  std::unique_ptr<Communicator> world = make_self_communicator();
+};
+
+TEST_F(CheckpointStoreTest, IsEmptyBeforeTheFirstCheckpoint) {
+  EXPECT_TRUE(steps().empty());
+  EXPECT_TRUE(damaged.empty());
+  EXPECT_EQ(store.next_slot(), checkpoints / "slot-0");
+  store.clean();
+  EXPECT_THROW((void)find_checkpoint(run.path()), CheckpointError);
+}
+
+TEST_F(CheckpointStoreTest, AlternatesBetweenTwoSlots) {
+  for (Index step = 1; step <= 5; ++step) {
+    save(step);
+    EXPECT_EQ(steps(), step == 1 ? std::vector<Index>{1} : (std::vector<Index>{step, step - 1}));
+  }
+  EXPECT_EQ(test::read_bytes(checkpoints / "latest"), "slot-0\n");
+  EXPECT_EQ(find_checkpoint(run.path()).position.step, 5);
+}
+
+TEST_F(CheckpointStoreTest, TakesTheOneWrittenLastNotTheOneOfTheHighestStep) {
+  save(90);
+  save(100);
+  save(10);  // started afresh in the same folder
+  EXPECT_EQ(steps(), (std::vector<Index>{10, 100}));
+  EXPECT_EQ(store.next_slot(), checkpoints / "slot-1");
+}
+
+TEST_F(CheckpointStoreTest, ReportsDamagedOnesAndWritesThereNext) {
+  save(1);
+  save(2);
+  std::filesystem::resize_file(checkpoints / "slot-1" / "rank-00000-0.safetensors", 100);
+  EXPECT_EQ(steps(), std::vector<Index>{1});
+  ASSERT_EQ(damaged.size(), 1U);
+  EXPECT_THAT(damaged[0], AllOf(HasSubstr("slot-1"), HasSubstr("100 bytes")));
+  EXPECT_EQ(store.next_slot(), checkpoints / "slot-1");
+  std::filesystem::remove(checkpoints / "slot-0" / "manifest.json");
+  EXPECT_TRUE(steps().empty());
+  EXPECT_EQ(damaged.size(), 2U);
+  EXPECT_THROW((void)find_checkpoint(run.path()), CheckpointError);
+  save(3);
+  EXPECT_EQ(steps(), std::vector<Index>{3});
+}
+
+TEST_F(CheckpointStoreTest, FindsPersistentOnesWhenThereIsNoFullState) {
+  write(store.persistent(5), 5, false);
+  write(store.persistent(12), 12, false);
+  EXPECT_TRUE(steps().empty());
+  EXPECT_EQ(find_checkpoint(run.path()).folder, checkpoints / "persistent" / "step-12");
+  save(1);
+  EXPECT_EQ(find_checkpoint(run.path()).position.step, 1);
+  EXPECT_EQ(find_checkpoint(store.persistent(5)).position.step, 5);
+}
+
+// After each step of publishing the machine may stop. The new or the old state is then complete, and cleaning keeps the newest.
+TEST_F(CheckpointStoreTest, SurvivesAnInterruptionAfterEachStepOfPublishing) {
+  for (std::size_t done = 0; done <= publish_steps().size(); ++done) {
+    save(1);
+    save(2);
+    const auto slot = store.next_slot();
+    write(run.path() / "new", 3);
+    const PublishPaths paths(slot);
+    std::filesystem::rename(run.path() / "new", paths.writing);
+    // The writer numbers checkpoints by the slots beside it; this one was written elsewhere.
+    for (std::size_t i = 0; i < done; ++i) publish_steps()[i].run(paths);
+    EXPECT_EQ(sorted_steps(), (std::vector<Index>{2, 3})) << done;
+    store.clean();
+    EXPECT_EQ(sorted_steps(), (std::vector<Index>{2, 3})) << done;
+    EXPECT_TRUE(std::filesystem::exists(slot)) << done;
+    EXPECT_FALSE(std::filesystem::exists(paths.writing)) << done;
+    EXPECT_FALSE(std::filesystem::exists(paths.old)) << done;
+    std::filesystem::remove_all(checkpoints);
+  }
+}
+
+// The same for the removal of a checkpoint's files: whatever is gone already, it is not taken for whole and the others stay.
+TEST_F(CheckpointStoreTest, CleaningKeepsTheLastGoodOne) {
+  save(1);
+  const PublishPaths paths(checkpoints / "slot-0");
+  // Set aside, and the new one is torn.
+  std::filesystem::rename(paths.folder, paths.old);
+  std::filesystem::create_directory(paths.writing);
+  test::write_bytes(paths.writing / "rank-00000-0.safetensors", "half");
+  EXPECT_EQ(steps(), std::vector<Index>{1});
+  store.clean();
+  EXPECT_EQ(steps(), std::vector<Index>{1});
+  EXPECT_TRUE(std::filesystem::exists(paths.folder));
+  // In place but torn by the machine, the one before still there.
+  std::filesystem::rename(paths.folder, paths.old);
+  std::filesystem::create_directory(paths.folder);
+  test::write_bytes(paths.folder / "manifest.json", "{\"xxh64\":\"0123456789abcdef\",");
+  EXPECT_EQ(steps(), std::vector<Index>{1});
+  store.clean();
+  EXPECT_EQ(steps(), std::vector<Index>{1});
+}
+
+TEST_F(CheckpointStoreTest, CleansOnlyItsOwnTemporaryFolders) {
+  save(1);
+  std::filesystem::create_directories(checkpoints / ".other.writing");
+  std::filesystem::create_directories(checkpoints / "persistent" / ".step-7.writing");
+  std::filesystem::create_directories(checkpoints / "persistent" / "notes");
+  store.clean();
+  EXPECT_TRUE(std::filesystem::exists(checkpoints / ".other.writing"));
+  EXPECT_TRUE(std::filesystem::exists(checkpoints / "persistent" / "notes"));
+  EXPECT_FALSE(std::filesystem::exists(checkpoints / "persistent" / ".step-7.writing"));
+}
+
+}  // namespace
+}  // namespace optimus
