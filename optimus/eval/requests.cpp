@@ -6,7 +6,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
-#include "optimus/data/line_reader.hpp"
+#include "optimus/data/byte_stream.hpp"
 
 namespace optimus {
 namespace {
@@ -34,7 +34,7 @@ std::size_t trimmed_length(std::string_view text) {
   return end;
 }
 
-LikelihoodRequest parse_request(std::string_view line, const std::string& origin) {
+LikelihoodRequest parse_request(const std::string& line, const std::string& origin) {
   try {
     const auto json = nlohmann::json::parse(line);
     if (json.at("request_type").get<std::string>() != "loglikelihood") throw DataError(fmt::format("[eval] {}: request_type is {}, only loglikelihood is known", origin, json.at("request_type").dump()));
@@ -55,10 +55,12 @@ LikelihoodRequest parse_request(std::string_view line, const std::string& origin
 
 std::vector<LikelihoodRequest> read_requests(const std::filesystem::path& path) {
   std::vector<LikelihoodRequest> requests;
-  LineReader lines(path);
-  while (const auto line = lines.next()) {
-    if (!line->empty()) requests.push_back(parse_request(*line, fmt::format("{}:{}", path.string(), lines.line_number())));
-  }
+  const auto stream = open_byte_stream(path, path.extension() == ".gz" ? Compression::kGzip : path.extension() == ".zst" ? Compression::kZstd : Compression::kNone);
+  Index line_number = 0;
+  for_each_line(*stream, [&](const std::string& line) {
+    ++line_number;
+    if (!line.empty()) requests.push_back(parse_request(line, fmt::format("{}:{}", path.string(), line_number)));
+  });
   if (requests.empty()) throw DataError(fmt::format("[eval] {}: no request in it", path.string()));
   return requests;
 }
