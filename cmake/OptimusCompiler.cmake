@@ -22,6 +22,8 @@ target_compile_options(optimus_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow
 # Products and sums stay apart unless a kernel asks for a fused multiply-add: the same source gives the same bits on every machine.
 target_compile_options(optimus_flags INTERFACE -ffp-contract=off)
 target_include_directories(optimus_flags INTERFACE "${PROJECT_SOURCE_DIR}")
+# A program loads only the libraries it calls: each of the others costs time at every start.
+target_link_options(optimus_flags INTERFACE -Wl,--as-needed)
 if(OPTIMUS_SANITIZE)
   target_compile_options(optimus_flags INTERFACE -fsanitize=${OPTIMUS_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all -g1)
   target_link_options(optimus_flags INTERFACE -fsanitize=${OPTIMUS_SANITIZE})
