@@ -73,6 +73,13 @@ LayerSaved allocate_layer(const LayerContext& lc, const RoutingStatistics& stati
   return s;
 }
 
+void feed_forward_half(const LayerContext& lc, const LayerWeights& w, const LayerSaved& s, View y_TD, const LogitsProbe& probe) {
+  norm_forward(lc.c, w.post_attention_norm_D, s.h_TD, s.n2);
+  if (lc.moe != nullptr) moe_forward(*lc.moe, *lc.experts, w.moe, s.n2.y_TD, s.moe, y_TD, probe);
+  else mlp_forward(lc.c, w.mlp, s.n2.y_TD, s.mlp, y_TD);
+  ops::add(lc.c.backend, s.h_TD, y_TD, y_TD);
+}
+
 void layer_forward(const LayerContext& lc, const LayerWeights& w, View x_TD, View y_TD, LayerSaved& s, const LogitsProbe& probe) {
   const ModelContext& c = lc.c;
   Scratch scratch(c.arena);
@@ -82,10 +89,7 @@ void layer_forward(const LayerContext& lc, const LayerWeights& w, View x_TD, Vie
   norm_forward(c, w.input_norm_D, x_TD, s.n1);
   attention_block_forward(c, w.attention, s.n1.y_TD, s.attention, s.h_TD);
   ops::add(c.backend, x_TD, s.h_TD, s.h_TD);
-  norm_forward(c, w.post_attention_norm_D, s.h_TD, s.n2);
-  if (lc.moe != nullptr) moe_forward(*lc.moe, *lc.experts, w.moe, s.n2.y_TD, s.moe, y_TD, probe);
-  else mlp_forward(c, w.mlp, s.n2.y_TD, s.mlp, y_TD);
-  ops::add(c.backend, s.h_TD, y_TD, y_TD);
+  feed_forward_half(lc, w, s, y_TD, probe);
 }
 
 void layer_backward(const LayerContext& lc, const LayerWeights& w, LayerSaved& s, const RoutingLossGradient& losses, View d_TD, const LayerWeights& dw) {

@@ -38,6 +38,9 @@ struct LayerContext {
 /// Memory for everything that is kept from forward to backward; of the routing's statistics there is memory already.
 [[nodiscard]] LayerSaved allocate_layer(const LayerContext& lc, const RoutingStatistics& statistics);
 
+/// y = h + feed_forward(norm(h)): the second half of the block. h_TD, n2 and moe or mlp of `s` have memory.
+void feed_forward_half(const LayerContext& lc, const LayerWeights& w, const LayerSaved& s, View y_TD, const LogitsProbe& probe);
+
 void layer_forward(const LayerContext& lc, const LayerWeights& w, View x_TD, View y_TD, LayerSaved& s, const LogitsProbe& probe);
 
 /// d_TD is the gradient of y on entry and of x on return; dw accumulated.

@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "optimus/model/runtime.hpp"
 #include "optimus/model/weights.hpp"
 
 namespace optimus {
@@ -24,7 +25,6 @@ class Network {
   void begin(const MicroBatch& batch);
   void check(const MicroBatch& batch) const;
   [[nodiscard]] ConstView rows_view(std::span<const std::int32_t> values) const;
-  [[nodiscard]] LayerContext layer_context() const { return {context_, options_.model.is_moe ? &moe_context_ : nullptr, experts_.get()}; }
   void run_layer(Index layer, View x_TD, View y_TD);
   double run_head(const MicroBatch& batch, const HeadCall& call);
   void backward_layers(const LossScale& scale, const GlobalExpertCounts& global, View d_TD);
@@ -32,14 +32,10 @@ class Network {
   void finish(const MicroBatch& batch, const GlobalExpertCounts& global, MicroBatchResult& result);
   void report(std::string_view what, Index layer, ConstView value) const;
 
-  TransformerOptions options_;
+  ModelRuntime runtime_;
+  const ModelContext& context_;   ///< of runtime_
+  const ModelConfig& model_;      ///< of runtime_
   BalanceOptions balance_options_;
-  std::unique_ptr<Dispatcher> dispatcher_;
-  std::unique_ptr<Experts> experts_;
-  View positions_;           ///< for the largest micro-batch
-  Index positions_length_ = 0;
-  ModelContext context_;
-  MoeContext moe_context_;
   ModelWeights weights_, gradients_;
   bool has_gradients_ = false;
   std::vector<LayerSaved> saved_;

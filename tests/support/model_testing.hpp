@@ -52,10 +52,10 @@ struct Rows {
 /// Any element type as doubles.
 [[nodiscard]] std::vector<double> to_double(ConstView view);
 
-/// Fails unless every |got - want| <= bound * max|want|; names the worst element.
-void expect_near(std::string_view what, const std::vector<double>& got, const std::vector<double>& want, double bound);
+/// Fails unless every |got - want| <= bound * max(max|want|, scale); names the worst element. `scale`: of what the values are a difference of, where they may cancel.
+void expect_near(std::string_view what, const std::vector<double>& got, const std::vector<double>& want, double bound, double scale = 0);
 
-/// "ref" or "cpu" (two threads).
+/// "ref", "cpu" (two threads) or "cpu_one_thread".
 [[nodiscard]] std::unique_ptr<Backend> make_backend(std::string_view name);
 
 /// A small model of either kind, to be changed by the test.

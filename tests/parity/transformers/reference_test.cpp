@@ -5,7 +5,9 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <ostream>
 
 #include "optimus/checkpoint/safetensors.hpp"
 #include "tests/support/model_testing.hpp"
@@ -16,7 +18,15 @@ namespace {
 constexpr double kBound = 1e-5;
 constexpr double kAuxCoefficient = 0.01;
 
-struct Case { std::string folder, backend, implementation, labels; };
+struct Case {
+  std::string folder, backend, implementation, labels;
+  [[nodiscard]] std::string name() const {
+    std::string name = fmt::format("{}_{}_{}_{}", folder, backend, implementation, labels);
+    std::replace(name.begin(), name.end(), '-', '_');
+    return name;
+  }
+  friend std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.name(); }
+};
 
 class Reference : public testing::TestWithParam<Case> {
  protected:
@@ -142,11 +152,7 @@ std::vector<Case> cases() {
   return all;
 }
 
-INSTANTIATE_TEST_SUITE_P(Transformers, Reference, testing::ValuesIn(cases()), [](const auto& one) {
-  std::string name = fmt::format("{}_{}_{}_{}", one.param.folder, one.param.backend, one.param.implementation, one.param.labels);
-  std::replace(name.begin(), name.end(), '-', '_');
-  return name;
-});
+INSTANTIATE_TEST_SUITE_P(Transformers, Reference, testing::ValuesIn(cases()), [](const auto& one) { return one.param.name(); });
 
 }  // namespace
 }  // namespace optimus

@@ -48,9 +48,9 @@ std::vector<double> to_double(ConstView view) {
   return values;
 }
 
-void expect_near(std::string_view what, const std::vector<double>& got, const std::vector<double>& want, double bound) {
+void expect_near(std::string_view what, const std::vector<double>& got, const std::vector<double>& want, double bound, double scale) {
   ASSERT_EQ(got.size(), want.size()) << what;
-  double largest = 0, worst = 0;
+  double largest = scale, worst = 0;
   std::size_t at = 0;
   for (const double value : want) largest = std::max(largest, std::abs(value));
   for (std::size_t i = 0; i < got.size(); ++i) {
@@ -60,10 +60,13 @@ void expect_near(std::string_view what, const std::vector<double>& got, const st
       at = i;
     }
   }
-  EXPECT_LE(worst, bound * largest) << fmt::format("{}: element {} is {}, should be {}; the largest is {}, allowed {} of it", what, at, got.empty() ? 0 : got[at], want.empty() ? 0 : want[at], largest, bound);
+  EXPECT_LE(worst, bound * largest) << fmt::format("{}: element {} is {}, should be {}; the scale is {}, allowed {} of it", what, at, got.empty() ? 0 : got[at], want.empty() ? 0 : want[at], largest, bound);
 }
 
-std::unique_ptr<Backend> make_backend(std::string_view name) { return name == "ref" ? make_ref_backend() : make_cpu_backend(2); }
+std::unique_ptr<Backend> make_backend(std::string_view name) {
+  if (name == "ref") return make_ref_backend();
+  return make_cpu_backend(name == "cpu_one_thread" ? 1 : 2);
+}
 
 ModelConfig small_moe() {
   ModelConfig config;

@@ -1,0 +1,58 @@
+#include "optimus/model/runtime.hpp"
+
+#include <fmt/format.h>
+
+#include "optimus/model/rotary.hpp"
+#include "optimus/ops/loss.hpp"
+
+namespace optimus {
+namespace {
+
+DType wide_of(DType dtype) { return dtype == DType::kF64 ? DType::kF64 : DType::kF32; }
+
+MoeShape moe_shape(const ModelConfig& model) {
+  return {.hidden_size = model.hidden_size,
+          .intermediate_size = model.intermediate_size,
+          .num_experts = model.num_experts,
+          .top_k = model.num_experts_per_tok,
+          .norm_topk_prob = model.norm_topk_prob};
+}
+
+}  // namespace
+
+ModelRuntime::ModelRuntime(const TransformerOptions& given, Backend& backend, Arena& arena, bool is_planning)
+    : options(given),
+      dispatcher(make_local_dispatcher()),
+      experts(make_experts(given.moe.implementation)),
+      context{.backend = backend, .arena = arena, .options = options, .wide = wide_of(given.weights), .is_planning = is_planning, .positions_T = {}, .cos_PA = {}, .sin_PA = {}},
+      moe_context{.backend = backend,
+                  .arena = arena,
+                  .dispatcher = *dispatcher,
+                  .config = options.moe,
+                  .shape = moe_shape(given.model),
+                  .dtype = given.weights,
+                  .wide = wide_of(given.weights),
+                  .is_planning = is_planning},
+      positions_(arena.alloc(DType::kI32, {checked_mul(given.micro_batch, given.sequence_length)})) {
+  // Positions count through the longest sequence that can be asked for.
+  context.cos_PA = arena.alloc(context.wide, {given.sequence_length, given.model.head_size() / 2});
+  context.sin_PA = arena.like(context.cos_PA);
+  if (!is_planning) fill_rotary_tables(given.model.rope_theta, context.cos_PA, context.sin_PA);
+}
+
+void ModelRuntime::set_rows(Index sequences, Index sequence_length, Index first_position) {
+  context.sequences = sequences;
+  context.sequence_length = sequence_length;
+  context.positions_T = positions_.rows(0, context.rows());
+  if (!context.is_planning) fill_positions(sequence_length, first_position, context.positions_T);
+}
+
+void check_ids(const ModelConfig& model, std::span<const std::int32_t> ids, std::string_view what, Index sequence_length) {
+  const bool may_be_ignored = what == "label";
+  for (std::size_t t = 0; t < ids.size(); ++t) {
+    if ((ids[t] >= 0 && ids[t] < model.vocab_size) || (may_be_ignored && ids[t] == ops::kIgnoredLabel)) continue;
+    throw DataError(fmt::format("[model] {} {} at position {} of sequence {} is outside the vocabulary of {}", what, ids[t], static_cast<Index>(t) % sequence_length, static_cast<Index>(t) / sequence_length, model.vocab_size));
+  }
+}
+
+}  // namespace optimus

@@ -1,0 +1,34 @@
+#pragma once
+// The objects that a computation over one model shares, set up once: contexts of the blocks, experts, dispatcher, rotary tables.
+
+#include <memory>
+
+#include "optimus/model/layer.hpp"
+
+namespace optimus {
+
+/// Lives as long as the computation; its contexts point into it.
+struct ModelRuntime {
+  /// Lays tables and positions of up to micro_batch * sequence_length rows into `arena`.
+  ModelRuntime(const TransformerOptions& given, Backend& backend, Arena& arena, bool is_planning);
+  ModelRuntime(const ModelRuntime&) = delete;
+  ModelRuntime& operator=(const ModelRuntime&) = delete;
+
+  /// Rows of the next computation: positions first, first + 1, … of each sequence.
+  void set_rows(Index sequences, Index sequence_length, Index first_position);
+  [[nodiscard]] LayerContext layer_context() const { return {context, options.model.is_moe ? &moe_context : nullptr, experts.get()}; }
+
+  TransformerOptions options;
+  std::unique_ptr<Dispatcher> dispatcher;
+  std::unique_ptr<Experts> experts;
+  ModelContext context;
+  MoeContext moe_context;
+
+ private:
+  View positions_;
+};
+
+/// Errors: DataError naming the first id outside the vocabulary and its place; `what` is "token id" or "label".
+void check_ids(const ModelConfig& model, std::span<const std::int32_t> ids, std::string_view what, Index sequence_length);
+
+}  // namespace optimus
