@@ -45,11 +45,12 @@ struct SampleRef { Index source = 0; Index epoch = 0; Index sample = 0; };
 ///
 /// One source: position p is sample perm_epoch(p mod N) of epoch p / N. Epoch 0 is the stored (already shuffled) order; later epochs are a
 /// pseudo-random permutation of (seed, epoch) evaluated in O(1) time and memory, or the stored order again without `shuffle_epochs`.
-/// Several: the source of position p is chosen so that after any p each source has had its share to within one sample (largest deficit first,
-/// ties to the first source); within a source as above.
+/// Several: sources take turns so that after any p each has had its share to within one sample (see mixture.hpp: weights are
+/// taken as whole shares of at most 65,536); within a source as above.
 class Sampler {
  public:
-  /// Errors: DataError naming both folders if vocabularies, tokenizers or sequence lengths differ; ConfigError for no source.
+  /// Errors: DataError naming both folders if vocabularies, tokenizers, ends of documents or sequence lengths differ, or naming the one
+  /// whose sequence length is not the configured one or that holds no sample; ConfigError for no source, or path and sources both.
   Sampler(const DataConfig& config, std::uint64_t seed);
   ~Sampler();
   Sampler(Sampler&&) noexcept;
