@@ -167,6 +167,11 @@ HfWeights::HfWeights(const std::filesystem::path& folder, const std::vector<Para
 HfWeights::~HfWeights() = default;
 HfWeights::HfWeights(HfWeights&&) noexcept = default;
 
+DType HfWeights::exact_dtype() const {
+  const bool is_bf16 = std::all_of(impl_->places.begin(), impl_->places.end(), [](const auto& item) { return item.second.entry->dtype == DType::kBF16; });
+  return is_bf16 ? DType::kBF16 : DType::kF32;
+}
+
 void HfWeights::read(const ParamSpec& spec, const Box& box, Index flat_begin, View out) const {
   OPTIMUS_CHECK(out.dtype() == DType::kF32, "Hugging Face weights are read as f32");
   const Region wanted{box, flat_begin, flat_begin + out.count()};

@@ -23,6 +23,8 @@ class HfWeights {
   /// Elements [flat_begin, flat_begin + out.count()) of `box` of the parameter, converted (bf16, f16, f32 on disk) to out's f32.
   /// Errors: CheckpointError naming the file if it cannot be read, or the tensor if a value is NaN or infinite.
   void read(const ParamSpec& spec, const Box& box, Index flat_begin, View out) const;
+  /// The narrowest type that holds every weight exactly: bf16 if all are stored so, else f32.
+  [[nodiscard]] DType exact_dtype() const;
 
  private:
   struct Impl;
