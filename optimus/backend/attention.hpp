@@ -14,10 +14,14 @@ class AttentionKernels {
  public:
   virtual ~AttentionKernels() = default;
   virtual void attention_forward(const AttentionShape& shape, ConstView q, ConstView k, ConstView v, ConstView document_start, View o, View lse) = 0;
-  struct AttentionGradients { View dq, dk, dv; };
-  struct AttentionSaved { ConstView q, k, v, document_start, o, lse; };
+  struct AttentionGradients {
+    View dq, dk, dv;
+  };
+  struct AttentionSaved {
+    ConstView q, k, v, document_start, o, lse;
+  };
   virtual void attention_backward(const AttentionShape& shape, ConstView d_o, const AttentionSaved& saved, const AttentionGradients& gradients) = 0;
-  /// Bytes of scratch that attention_* of this shape needs; handed in by nobody: the backend keeps its own, sized by the largest shape reserved here.
+  /// Makes the backend's own scratch large enough for attention_* of this shape, so that those calls allocate nothing. Calls without it work too.
   virtual void reserve_attention(const AttentionShape& shape, DType dtype) = 0;
   virtual void rope(View x, ConstView positions_T, ConstView cos, ConstView sin, Index head_size, bool is_backward) = 0;
   virtual void clamp_forward(ConstView x, double limit, View y) = 0;

@@ -17,7 +17,13 @@
 namespace optimus {
 
 /// One device as seen by one rank. Not thread-safe: one caller at a time; kernels use the device's own threads.
-class Backend : public GemmKernels, public NormKernels, public AttentionKernels, public MoeKernels, public LossKernels, public UpdateKernels, public MiscKernels {
+class Backend : public GemmKernels,
+                public NormKernels,
+                public AttentionKernels,
+                public MoeKernels,
+                public LossKernels,
+                public UpdateKernels,
+                public MiscKernels {
  public:
   /// "cpu (avx512_bf16, 2 threads)": for logs.
   [[nodiscard]] virtual std::string description() const = 0;

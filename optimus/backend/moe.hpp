@@ -25,7 +25,11 @@ class MoeKernels {
   virtual void router_top_k(ConstView p_TE, View index_TK) = 0;
   virtual void router_uniform(Index first_row, Index num_experts, View index_TK) = 0;
   virtual void router_weights(ConstView p_TE, ConstView index_TK, bool normalise, View weight_TK) = 0;
-  struct RouterGradient { ConstView p_TE, lse_T, index_TK, weight_TK, dweight_TK, dp_GE; double z_scale = 0; bool normalise = false; };
+  struct RouterGradient {
+    ConstView p_TE, lse_T, index_TK, weight_TK, dweight_TK, dp_GE;
+    double z_scale = 0;
+    bool normalise = false;
+  };
   virtual void router_backward(const RouterGradient& g, View dlogits_TE) = 0;
   virtual void expert_counts(ConstView index_TK, View counts_GE) = 0;
   virtual void column_sums(ConstView p_TE, View sums_GE) = 0;
@@ -37,8 +41,11 @@ class MoeKernels {
   virtual void slot_weights_backward(ConstView dweight_R, const DispatchPlan& plan, View dweight_TK) = 0;
   virtual void swiglu_forward(ConstView gate_RF, ConstView up_RF, ConstView num_rows, View act_RF) = 0;
   virtual void swiglu_backward(ConstView dact_RF, ConstView gate_RF, ConstView up_RF, View dgate_RF, View dup_RF) = 0;
-  struct ExpertActivationGradient { View dgate_RF, dup_RF, weighted_act_RF, dweight_R; };
-  virtual void expert_swiglu_backward(ConstView dact_RF, ConstView gate_RF, ConstView up_RF, ConstView weight_R, ConstView segments_e, const ExpertActivationGradient& out) = 0;
+  struct ExpertActivationGradient {
+    View dgate_RF, dup_RF, weighted_act_RF, dweight_R;
+  };
+  virtual void expert_swiglu_backward(ConstView dact_RF, ConstView gate_RF, ConstView up_RF, ConstView weight_R, ConstView segments_e,
+                                      const ExpertActivationGradient& out) = 0;
 };
 
 }  // namespace optimus

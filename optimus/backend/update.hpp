@@ -8,8 +8,8 @@ namespace optimus {
 /// One AdamW step's numbers. Decay and bias corrections are folded in by the caller's step count.
 struct AdamWStep {
   double lr = 0, beta1 = 0.9, beta2 = 0.99, eps = 1e-8, weight_decay = 0;
-  Index step = 1;                 ///< 1 for the first update: bias corrections are 1 - beta^step
-  double gradient_scale = 1;      ///< multiplied into every gradient first (clipping)
+  Index step = 1;             ///< 1 for the first update: bias corrections are 1 - beta^step
+  double gradient_scale = 1;  ///< multiplied into every gradient first (clipping)
 };
 
 class UpdateKernels {

@@ -8,14 +8,17 @@
 namespace optimus::ops {
 namespace {
 
-struct AttentionInputs { ConstView q, k, v, document_start, o, lse; };
+struct AttentionInputs {
+  ConstView q, k, v, document_start, o, lse;
+};
 
 void expect_sizes(std::string_view operation, const AttentionShape& s) {
   const bool are_whole = s.batch >= 0 && s.queries >= 0 && s.keys >= s.queries && s.head_size >= 0;
   const bool are_groups = s.heads >= 1 && s.kv_heads >= 1 && s.heads % s.kv_heads == 0;
   if (are_whole && are_groups) return;
-  throw ShapeError(fmt::format("[ops] {}: batch {}, queries {}, keys {}, heads {}, kv_heads {}, head_size {}; wanted queries <= keys and heads a multiple of kv_heads",
-                               operation, s.batch, s.queries, s.keys, s.heads, s.kv_heads, s.head_size));
+  throw ShapeError(
+      fmt::format("[ops] {}: batch {}, queries {}, keys {}, heads {}, kv_heads {}, head_size {}; wanted queries <= keys and heads a multiple of kv_heads",
+                  operation, s.batch, s.queries, s.keys, s.heads, s.kv_heads, s.head_size));
 }
 
 void expect_inputs(const Arguments& arguments, const AttentionShape& s, const AttentionInputs& in) {
@@ -50,7 +53,11 @@ void attention_backward(Backend& backend, const AttentionShape& shape, ConstView
   const Arguments arguments(backend, "attention_backward");
   expect_sizes("attention_backward", shape);
   expect_inputs(arguments, shape, {.q = saved.q, .k = saved.k, .v = saved.v, .document_start = saved.document_start, .o = saved.o, .lse = saved.lse});
-  struct Gradient { std::string_view name; ConstView view; ConstView of; };
+  struct Gradient {
+    std::string_view name;
+    ConstView view;
+    ConstView of;
+  };
   const Gradient outputs[] = {{"dq", gradients.dq, saved.q}, {"dk", gradients.dk, saved.k}, {"dv", gradients.dv, saved.v}};
   arguments.expect_shape("d_o", d_o, saved.o.shape());
   arguments.expect_same("d_o", d_o, saved.q);
@@ -64,7 +71,8 @@ void attention_backward(Backend& backend, const AttentionShape& shape, ConstView
 void rope(Backend& backend, View x, ConstView positions_T, ConstView cos, ConstView sin, Index head_size, bool is_backward) {
   const Arguments arguments(backend, "rope");
   arguments.expect_ndim("x", x, 2);
-  arguments.expect(head_size >= 2 && head_size % 2 == 0 && x.size(1) % head_size == 0, fmt::format("rows of whole heads of an even size, head_size is {}", head_size), "x", x);
+  arguments.expect(head_size >= 2 && head_size % 2 == 0 && x.size(1) % head_size == 0,
+                   fmt::format("rows of whole heads of an even size, head_size is {}", head_size), "x", x);
   arguments.expect_shape("positions_T", positions_T, {x.size(0)});
   arguments.expect_dtype("positions_T", positions_T, DType::kI32);
   arguments.expect_ndim("cos", cos, 2);

@@ -7,11 +7,12 @@ namespace optimus::ops {
 
 /// Causal soft-max attention with grouped key/value heads.
 ///
-///   g = h / (H / Hkv);   s[i,j] = <q[i,h], k[j,g]> / sqrt(A)   for j <= keys - queries + i and j >= document_start[that position]
+///   g = h / (H / Hkv);   position = keys - queries + i
+///   s[i,j] = <q[i,h], k[j,g]> / sqrt(A)   for document_start[position] <= j <= position
 ///   o[i,h] = sum_j softmax_j(s[i,:])[j] * v[j,g];   lse[i] = log(sum_j exp(s[i,j]))
 ///
 /// Shapes:   q, o [B*queries, H*A]; k, v [B*keys, Hkv*A]; lse [B, H, queries];
-///           document_start i32 [B, keys]: first position a query at that position may see (its document's start); a view that does not exist means 0.
+///           document_start i32 [B, keys]: where the document of each position starts, at most the position itself; does not exist: 0 everywhere.
 ///           H a multiple of Hkv; queries <= keys; any may be 0.
 /// Types:    q, k, v, o equal (f64, f32, bf16); lse f32 (f64: f64). Soft-max in f32.
 /// Writes:   o, lse, overwritten.
@@ -23,7 +24,8 @@ void attention_forward(Backend& backend, const AttentionShape& shape, ConstView 
 /// Gradients of attention_forward. Probabilities are made again from q, k and lse.
 ///
 /// Writes:   dq, dk, dv (shapes of q, k, v; dk and dv summed over the heads of a group), overwritten. No aliasing with inputs.
-void attention_backward(Backend& backend, const AttentionShape& shape, ConstView d_o, const AttentionKernels::AttentionSaved& saved, const AttentionKernels::AttentionGradients& gradients);
+void attention_backward(Backend& backend, const AttentionShape& shape, ConstView d_o, const AttentionKernels::AttentionSaved& saved,
+                        const AttentionKernels::AttentionGradients& gradients);
 
 /// Rotates, in place, the pairs (x[a], x[a + A/2]) of every head by the angle of the row's position; backward rotates back.
 ///

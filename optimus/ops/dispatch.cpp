@@ -6,7 +6,10 @@ namespace {
 
 /// The lists of a plan for `num_rows` rows with room for `num_slots` slots.
 void expect_plan(const Arguments& arguments, const DispatchPlan& plan, Index num_rows, Index num_slots) {
-  struct Slots { std::string_view name; ConstView view; };
+  struct Slots {
+    std::string_view name;
+    ConstView view;
+  };
   const Slots lists[] = {{"input_indices_R", plan.input_indices_R}, {"output_indices_R", plan.output_indices_R}, {"selected_k_R", plan.selected_k_R}};
   arguments.expect_ndim("segments_e", plan.segments_e, 1);
   arguments.expect(plan.segments_e.size(0) >= 1, "[e + 1]", "segments_e", plan.segments_e);
@@ -28,7 +31,8 @@ void expect_rows(const Arguments& arguments, const DispatchPlan& plan, ConstView
   arguments.expect_capacity(slots_name, slots, plan.input_indices_R.size(0), slots.shape());
 }
 
-void expect_slot_weights(const Arguments& arguments, const DispatchPlan& plan, std::string_view row_name, ConstView weight_TK, std::string_view slot_name, ConstView weight_R) {
+void expect_slot_weights(const Arguments& arguments, const DispatchPlan& plan, std::string_view row_name, ConstView weight_TK, std::string_view slot_name,
+                         ConstView weight_R) {
   arguments.expect_ndim(row_name, weight_TK, 2);
   arguments.expect_ndim("input_indices_R", plan.input_indices_R, 1);
   expect_plan(arguments, plan, weight_TK.size(0), plan.input_indices_R.size(0));

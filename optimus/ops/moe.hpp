@@ -78,7 +78,8 @@ void swiglu_backward(Backend& backend, ConstView dact_RF, ConstView gate_RF, Con
 /// Backward of weight[r] * down(act(gate, up)) from dact = d(output) * Wdown *before* the routing weight: one pass gives the gradients of
 /// gate and up, the routing weight's gradient without the expert's output, and what the down weight's gradient needs.
 ///
-///   act = gate*s*up;   dweight[r] = sum_f act[r,f] * dact[r,f];   weighted_act[r,f] = weight[r] * act[r,f];   dgate, dup as swiglu_backward of weight[r] * dact
+///   act = gate*s*up;   dweight[r] = sum_f act[r,f] * dact[r,f];   weighted_act[r,f] = weight[r] * act[r,f]
+///   dgate, dup: those of swiglu_backward given weight[r] * dact[r,f]
 ///
 /// Shapes:   all [R, F], weight_R and dweight_R f32 [R] (f64: f64); rows [0, segments[e]) only.
 /// Writes:   the four outputs, overwritten; dgate may alias gate, dup may alias up, weighted_act may alias dact.

@@ -42,7 +42,10 @@ class Tensor {
 void expect_close(std::string_view what, const std::vector<double>& got, const std::vector<double>& want, double bound, double scale = 0);
 
 /// A backend under test.
-struct TestedBackend { std::string name; std::unique_ptr<Backend> backend; };
+struct TestedBackend {
+  std::string name;
+  std::unique_ptr<Backend> backend;
+};
 /// ref, and cpu with 1 and 2 threads. Made once.
 [[nodiscard]] const std::vector<TestedBackend>& tested_backends();
 
@@ -50,7 +53,9 @@ struct TestedBackend { std::string name; std::unique_ptr<Backend> backend; };
 enum class Kind {
   kData,  ///< that type
   kWide,  ///< f32 for f32 and bf16, f64 for f64
-  kF64, kI32, kI64
+  kF64,
+  kI32,
+  kI64
 };
 [[nodiscard]] DType dtype_of_kind(Kind kind, DType data);
 
@@ -58,9 +63,9 @@ inline constexpr Index kAllRows = -1;
 
 /// Largest errors allowed, relative to the largest element of the wanted output, by the type the output is stored in.
 struct Bounds {
-  double f32 = 2e-6;            ///< sums of a few hundred products in another order: a few dozen times 2^-24
-  double bf16 = 1.01 * 0x1p-8;  ///< the result rounded once is within 2^-8; the hundredth is for the sum's own error next to a tie
-  double scale = 0;             ///< size of the terms of a difference that may come out near 0: errors are relative to it where the output is smaller
+  double f32 = 2e-6;                  ///< sums of a few hundred products in another order: a few dozen times 2^-24
+  double bf16 = 1.01 * 0x1p-8;        ///< the result rounded once is within 2^-8; the hundredth is for the sum's own error next to a tie
+  double scale = 0;                   ///< size of the terms of a difference that may come out near 0: errors are relative to it where the output is smaller
   bool same_for_any_threads = false;  ///< 1 and 2 threads must give the same bits
 };
 
@@ -90,7 +95,14 @@ class OpCase {
   void check(const Call& call, const Bounds& bounds = {}, const std::vector<DType>& dtypes = {DType::kF32, DType::kBF16}) const;
 
  private:
-  struct Argument { std::string name; Kind kind; Shape shape; std::vector<double> values; Index used_rows; bool is_written; };
+  struct Argument {
+    std::string name;
+    Kind kind;
+    Shape shape;
+    std::vector<double> values;
+    Index used_rows;
+    bool is_written;
+  };
   [[nodiscard]] Arguments make(DType data) const;
   [[nodiscard]] Arguments widened(const Arguments& from) const;
   void expect_untouched(const Arguments& before, const Arguments& after) const;

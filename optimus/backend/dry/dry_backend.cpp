@@ -72,9 +72,15 @@ class CountingBackend final : public DryBackend {
     moves({dact, gate, up, weight, out.dgate_RF, out.dup_RF, out.weighted_act_RF, out.dweight_R});
   }
 
-  void cross_entropy_statistics(ConstView logits, ConstView labels, Index, const SoftmaxStatistics& out) override { moves({logits, labels, out.max_T, out.sum_T, out.target_T}); }
-  void cross_entropy_loss(const SoftmaxStatistics& in, ConstView labels, View loss, View lse) override { moves({in.max_T, in.sum_T, in.target_T, labels, loss, lse}); }
-  void cross_entropy_gradient(ConstView logits, ConstView labels, Index, ConstView lse, double, View dlogits) override { moves({logits, labels, lse, dlogits}); }
+  void cross_entropy_statistics(ConstView logits, ConstView labels, Index, const SoftmaxStatistics& out) override {
+    moves({logits, labels, out.max_T, out.sum_T, out.target_T});
+  }
+  void cross_entropy_loss(const SoftmaxStatistics& in, ConstView labels, View loss, View lse) override {
+    moves({in.max_T, in.sum_T, in.target_T, labels, loss, lse});
+  }
+  void cross_entropy_gradient(ConstView logits, ConstView labels, Index, ConstView lse, double, View dlogits) override {
+    moves({logits, labels, lse, dlogits});
+  }
   void argmax(ConstView logits, View index) override { moves({logits, index}); }
 
   void adamw_update(const AdamWStep&, ConstView gradient, View master, View exp_avg, View exp_avg_sq, View weight) override {

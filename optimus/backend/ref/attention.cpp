@@ -41,7 +41,8 @@ struct Layout {
 
 }  // namespace
 
-void RefBackend::attention_forward(const AttentionShape& shape, ConstView q_view, ConstView k_view, ConstView v_view, ConstView document_start, View o_view, View lse_view) {
+void RefBackend::attention_forward(const AttentionShape& shape, ConstView q_view, ConstView k_view, ConstView v_view, ConstView document_start, View o_view,
+                                   View lse_view) {
   const Layout at{shape, document_start};
   const Matrix q(q_view), k(k_view), v(v_view);
   Matrix o(o_view.size(0), o_view.size(1)), lse(lse_view.count(), 1);

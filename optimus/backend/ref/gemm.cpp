@@ -56,11 +56,13 @@ void RefBackend::grouped_linear_forward(ConstView x_RI, ConstView w_eOI, ConstVi
 }
 
 void RefBackend::grouped_linear_backward_input(ConstView dy_RO, ConstView w_eOI, ConstView segments_e, View dx_RI, Write write) {
-  for_each_segment(segments_e, [&](Index expert, Index begin, Index end) { linear_backward_input(dy_RO.rows(begin, end), w_eOI[expert], dx_RI.rows(begin, end), write); });
+  for_each_segment(segments_e,
+                   [&](Index expert, Index begin, Index end) { linear_backward_input(dy_RO.rows(begin, end), w_eOI[expert], dx_RI.rows(begin, end), write); });
 }
 
 void RefBackend::grouped_linear_backward_weight(ConstView dy_RO, ConstView x_RI, ConstView segments_e, View dw_eOI) {
-  for_each_segment(segments_e, [&](Index expert, Index begin, Index end) { linear_backward_weight(dy_RO.rows(begin, end), x_RI.rows(begin, end), dw_eOI[expert]); });
+  for_each_segment(segments_e,
+                   [&](Index expert, Index begin, Index end) { linear_backward_weight(dy_RO.rows(begin, end), x_RI.rows(begin, end), dw_eOI[expert]); });
 }
 
 }  // namespace optimus::ref

@@ -46,7 +46,8 @@ class RefBackend final : public Backend {
   void slot_weights_backward(ConstView dweight_R, const DispatchPlan& plan, View dweight_TK) override;
   void swiglu_forward(ConstView gate_RF, ConstView up_RF, ConstView num_rows, View act_RF) override;
   void swiglu_backward(ConstView dact_RF, ConstView gate_RF, ConstView up_RF, View dgate_RF, View dup_RF) override;
-  void expert_swiglu_backward(ConstView dact_RF, ConstView gate_RF, ConstView up_RF, ConstView weight_R, ConstView segments_e, const ExpertActivationGradient& out) override;
+  void expert_swiglu_backward(ConstView dact_RF, ConstView gate_RF, ConstView up_RF, ConstView weight_R, ConstView segments_e,
+                              const ExpertActivationGradient& out) override;
 
   void cross_entropy_statistics(ConstView logits_TV, ConstView labels_T, Index vocab_begin, const SoftmaxStatistics& out) override;
   void cross_entropy_loss(const SoftmaxStatistics& statistics, ConstView labels_T, View loss_T, View lse_T) override;

@@ -30,7 +30,8 @@ void RefBackend::swiglu_backward(ConstView dact_RF, ConstView gate_RF, ConstView
   store(dup_RF, dup);
 }
 
-void RefBackend::expert_swiglu_backward(ConstView dact_RF, ConstView gate_RF, ConstView up_RF, ConstView weight_R, ConstView segments_e, const ExpertActivationGradient& out) {
+void RefBackend::expert_swiglu_backward(ConstView dact_RF, ConstView gate_RF, ConstView up_RF, ConstView weight_R, ConstView segments_e,
+                                        const ExpertActivationGradient& out) {
   const Index R = last(segments_e), F = gate_RF.size(1);
   const Matrix dact(dact_RF.rows(0, R)), gate(gate_RF.rows(0, R)), up(up_RF.rows(0, R));
   const std::vector<double> weight_of = load(weight_R.rows(0, R));

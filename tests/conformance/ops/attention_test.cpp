@@ -18,7 +18,10 @@ using test::OpCase;
 // f32: exponentials and two chained products. bf16: a backend may round probabilities and their gradients to bf16 (2^-8 each) before it multiplies by them.
 constexpr test::Bounds kBounds{.f32 = 5e-6, .bf16 = 0x1p-7, .same_for_any_threads = true};
 
-struct Case { AttentionShape shape; Index document_length; };  // 0: no documents
+struct Case {
+  AttentionShape shape;
+  Index document_length;
+};  // 0: no documents
 constexpr Case kCases[] = {
     {{.batch = 0, .queries = 4, .keys = 4, .heads = 2, .kv_heads = 2, .head_size = 8}, 0},
     {{.batch = 2, .queries = 0, .keys = 3, .heads = 2, .kv_heads = 1, .head_size = 8}, 0},
@@ -32,7 +35,9 @@ constexpr Case kCases[] = {
     {{.batch = 1, .queries = 5, .keys = 70, .heads = 2, .kv_heads = 1, .head_size = 8}, 29},
 };
 
-struct Widths { Index num_queries, num_keys, width, kv_width; };
+struct Widths {
+  Index num_queries, num_keys, width, kv_width;
+};
 Widths widths_of(const AttentionShape& s) { return {s.batch * s.queries, s.batch * s.keys, s.heads * s.head_size, s.kv_heads * s.head_size}; }
 
 std::vector<double> document_starts(const Case& c) {
@@ -55,13 +60,18 @@ void add_inputs(OpCase& op, const Case& c) {
 ConstView document_start(const Case& c, const OpCase::Arguments& a) { return c.document_length == 0 ? ConstView() : ConstView(a["document_start"]); }
 
 /// Output and log-sum-exp as backward finds them: by the reference, from inputs rounded to `data`.
-struct Saved { std::vector<double> o, lse; };
+struct Saved {
+  std::vector<double> o, lse;
+};
 Saved saved_by_forward(const Case& c, DType data) {
   const AttentionShape& s = c.shape;
   const Widths n = widths_of(s);
-  const auto rounded = [&](std::string_view name, Shape shape) { return test::Tensor(DType::kF64, shape, test::Tensor(data, shape, normal(name, shape.count())).values()); };
+  const auto rounded = [&](std::string_view name, Shape shape) {
+    return test::Tensor(DType::kF64, shape, test::Tensor(data, shape, normal(name, shape.count())).values());
+  };
   const test::Tensor q = rounded("q", {n.num_queries, n.width}), k = rounded("k", {n.num_keys, n.kv_width}), v = rounded("v", {n.num_keys, n.kv_width});
-  const test::Tensor starts(DType::kI32, {s.batch, s.keys}, document_starts(c)), o(DType::kF64, {n.num_queries, n.width}), lse(DType::kF64, {s.batch, s.heads, s.queries});
+  const test::Tensor starts(DType::kI32, {s.batch, s.keys}, document_starts(c)), o(DType::kF64, {n.num_queries, n.width}),
+      lse(DType::kF64, {s.batch, s.heads, s.queries});
   ops::attention_forward(*make_ref_backend(), s, q, k, v, starts, o, lse);
   return {o.values(), lse.values()};
 }
@@ -72,7 +82,8 @@ TEST(Attention, ForwardAgreesWithReference) {
     OpCase op;
     add_inputs(op, c);
     op.out("o", Kind::kData, {n.num_queries, n.width}).out("lse", Kind::kWide, {c.shape.batch, c.shape.heads, c.shape.queries});
-    op.check([&](Backend& backend, const auto& a) { ops::attention_forward(backend, c.shape, a["q"], a["k"], a["v"], document_start(c, a), a["o"], a["lse"]); }, kBounds);
+    op.check([&](Backend& backend, const auto& a) { ops::attention_forward(backend, c.shape, a["q"], a["k"], a["v"], document_start(c, a), a["o"], a["lse"]); },
+             kBounds);
   }
 }
 
@@ -101,7 +112,9 @@ TEST(Attention, BackwardAgreesWithReference) {
 TEST(Attention, SurvivesScoresThatWouldOverflowAnExponential) {
   const AttentionShape shape{.batch = 1, .queries = 70, .keys = 70, .heads = 1, .kv_heads = 1, .head_size = 16};
   OpCase op;
-  op.in("q", Kind::kData, {70, 16}, normal("q", 70 * 16, 40)).in("k", Kind::kData, {70, 16}, normal("k", 70 * 16, 40)).in("v", Kind::kData, {70, 16}, normal("v", 70 * 16));
+  op.in("q", Kind::kData, {70, 16}, normal("q", 70 * 16, 40))
+      .in("k", Kind::kData, {70, 16}, normal("k", 70 * 16, 40))
+      .in("v", Kind::kData, {70, 16}, normal("v", 70 * 16));
   op.out("o", Kind::kData, {70, 16}).out("lse", Kind::kWide, {1, 1, 70});
   // Scores of thousands, each known to 2^-24 of itself: a few 1e-4 in the exponent.
   const test::Bounds bounds{.f32 = 2e-3, .bf16 = 0x1p-6, .same_for_any_threads = true};
@@ -109,16 +122,20 @@ TEST(Attention, SurvivesScoresThatWouldOverflowAnExponential) {
 }
 
 TEST(Rope, AgreesWithReferenceBothWays) {
-  struct Sizes { Index T, heads, head_size; };
+  struct Sizes {
+    Index T, heads, head_size;
+  };
   for (const auto& [T, heads, head_size] : {Sizes{0, 2, 4}, Sizes{1, 1, 2}, Sizes{7, 3, 6}, Sizes{33, 2, 64}, Sizes{129, 5, 16}, Sizes{3, 1, 34}}) {
     const Index P = 2 * T + 1, half = head_size / 2;
     std::vector<double> cos, sin;
     for (Index i = 0; i < P * half; ++i) cos.push_back(std::cos(0.1 * static_cast<double>(i))), sin.push_back(std::sin(0.1 * static_cast<double>(i)));
     for (const bool is_backward : {false, true}) {
       OpCase op;
-      op.in_out("x", Kind::kData, {T, heads * head_size}, normal("x", T * heads * head_size)).in("positions", Kind::kI32, {T}, test::below("positions", T, static_cast<std::uint64_t>(P)));
+      op.in_out("x", Kind::kData, {T, heads * head_size}, normal("x", T * heads * head_size))
+          .in("positions", Kind::kI32, {T}, test::below("positions", T, static_cast<std::uint64_t>(P)));
       op.in("cos", Kind::kWide, {P, half}, cos).in("sin", Kind::kWide, {P, half}, sin);
-      op.check([&](Backend& backend, const auto& a) { ops::rope(backend, a["x"], a["positions"], a["cos"], a["sin"], head_size, is_backward); }, {.same_for_any_threads = true});
+      op.check([&](Backend& backend, const auto& a) { ops::rope(backend, a["x"], a["positions"], a["cos"], a["sin"], head_size, is_backward); },
+               {.same_for_any_threads = true});
     }
   }
 }

@@ -14,16 +14,19 @@ using test::Routed;
 
 /// No rows; one; all experts local; the first, a middle, the last part of the experts; nothing local; experts without rows; more rows than any block.
 std::vector<Routed> routings() {
-  return {test::random_routing(0, 4, 2, 4, 0, 4),   test::random_routing(1, 1, 1, 1, 0, 1),     test::random_routing(7, 4, 2, 4, 0, 4),      test::random_routing(33, 8, 3, 8, 0, 4),
-          test::random_routing(33, 8, 3, 8, 2, 5),  test::random_routing(33, 8, 3, 8, 7, 8),    test::random_routing(17, 16, 2, 8, 8, 16),   test::random_routing(129, 16, 4, 5, 0, 16),
-          test::random_routing(61, 3, 3, 3, 0, 3),  test::random_routing(331, 64, 8, 64, 0, 64), test::random_routing(263, 12, 2, 12, 6, 12)};
+  return {test::random_routing(0, 4, 2, 4, 0, 4),      test::random_routing(1, 1, 1, 1, 0, 1),     test::random_routing(7, 4, 2, 4, 0, 4),
+          test::random_routing(33, 8, 3, 8, 0, 4),     test::random_routing(33, 8, 3, 8, 2, 5),    test::random_routing(33, 8, 3, 8, 7, 8),
+          test::random_routing(17, 16, 2, 8, 8, 16),   test::random_routing(129, 16, 4, 5, 0, 16), test::random_routing(61, 3, 3, 3, 0, 3),
+          test::random_routing(331, 64, 8, 64, 0, 64), test::random_routing(263, 12, 2, 12, 6, 12)};
 }
 constexpr Index kWidths[] = {1, 33};
 
 TEST(Dispatch, PlanAgreesWithReferenceAndLeavesSpareSlotsAlone) {
   for (const Routed& r : routings()) {
     OpCase op;
-    op.in("index", Kind::kI32, {r.num_rows, r.top_k}, r.index).out("segments", Kind::kI64, {r.expert_end - r.expert_begin + 1}).out("row_offsets", Kind::kI64, {r.num_rows + 1});
+    op.in("index", Kind::kI32, {r.num_rows, r.top_k}, r.index)
+        .out("segments", Kind::kI64, {r.expert_end - r.expert_begin + 1})
+        .out("row_offsets", Kind::kI64, {r.num_rows + 1});
     for (const char* name : {"input_indices", "output_indices", "selected_k"}) op.out(name, Kind::kI32, {r.capacity()}, r.num_slots());
     op.check([&](Backend& backend, const auto& a) { ops::build_dispatch(backend, a["index"], r.expert_begin, test::plan_of(a)); }, {}, {DType::kF32});
   }
@@ -62,9 +65,11 @@ TEST(Dispatch, CombineIsTheWeightedSumOfTheSlotsOfARowAndZeroWithoutSlots) {
     for (const Index D : kWidths) {
       OpCase op;
       test::add_plan(op, r);
-      op.in("y_R", Kind::kData, {r.capacity(), D}, normal("y_R", r.capacity() * D), r.num_slots()).in("weight", Kind::kWide, {r.num_rows, r.top_k}, normal("weight", r.capacity()));
+      op.in("y_R", Kind::kData, {r.capacity(), D}, normal("y_R", r.capacity() * D), r.num_slots())
+          .in("weight", Kind::kWide, {r.num_rows, r.top_k}, normal("weight", r.capacity()));
       op.out("y", Kind::kData, {r.num_rows, D});
-      op.check([](Backend& backend, const auto& a) { ops::combine_forward(backend, a["y_R"], a["weight"], test::plan_of(a), a["y"]); }, {.same_for_any_threads = true});
+      op.check([](Backend& backend, const auto& a) { ops::combine_forward(backend, a["y_R"], a["weight"], test::plan_of(a), a["y"]); },
+               {.same_for_any_threads = true});
     }
   }
 }
@@ -78,7 +83,8 @@ TEST(Dispatch, SlotWeightsAreTheWeightsInExpertOrderAndBack) {
     backward.in("dweight_R", Kind::kWide, {r.capacity()}, normal("dweight_R", r.capacity()), r.num_slots()).out("dweight", Kind::kWide, {r.num_rows, r.top_k});
     const test::Bounds exact{.f32 = 0};
     forward.check([](Backend& backend, const auto& a) { ops::slot_weights(backend, a["weight"], test::plan_of(a), a["weight_R"]); }, exact, {DType::kF32});
-    backward.check([](Backend& backend, const auto& a) { ops::slot_weights_backward(backend, a["dweight_R"], test::plan_of(a), a["dweight"]); }, exact, {DType::kF32});
+    backward.check([](Backend& backend, const auto& a) { ops::slot_weights_backward(backend, a["dweight_R"], test::plan_of(a), a["dweight"]); }, exact,
+                   {DType::kF32});
   }
 }
 

@@ -12,12 +12,15 @@ using test::Kind;
 using test::normal;
 using test::OpCase;
 
-struct Sizes { Index T, I, O; };
+struct Sizes {
+  Index T, I, O;
+};
 // Nothing, one, primes, one off and on the usual tile sizes, wider than tall and the reverse.
 constexpr Sizes kSizes[] = {{0, 5, 3}, {1, 1, 1}, {3, 0, 2}, {4, 3, 0}, {7, 13, 5}, {17, 33, 129}, {64, 64, 64}, {129, 31, 17}, {2, 257, 96}, {1, 128, 515}};
 
 class Writes : public testing::TestWithParam<Write> {};
-INSTANTIATE_TEST_SUITE_P(Both, Writes, testing::Values(Write::kOverwrite, Write::kAccumulate), [](const auto& instance) { return instance.param == Write::kOverwrite ? "overwrite" : "accumulate"; });
+INSTANTIATE_TEST_SUITE_P(Both, Writes, testing::Values(Write::kOverwrite, Write::kAccumulate),
+                         [](const auto& instance) { return instance.param == Write::kOverwrite ? "overwrite" : "accumulate"; });
 
 /// The output of a product that overwrites starts as NaN, of one that accumulates as numbers.
 void add_output(OpCase& op, const std::string& name, Kind kind, Shape shape, Write write, Index used_rows = test::kAllRows) {
@@ -56,10 +59,17 @@ TEST(Linear, BackwardWeightAccumulatesAsReference) {
   }
 }
 
-struct Groups { std::vector<double> segments; Index capacity; };
+struct Groups {
+  std::vector<double> segments;
+  Index capacity;
+};
 /// One expert; some without rows at every place; none with rows; no rows at all; more experts than rows; room beyond the last row.
-std::vector<Groups> groups() { return {{{0, 7}, 7}, {{0, 0, 5, 5, 22, 22}, 30}, {{0, 0, 0}, 4}, {{0, 0}, 0}, {{0, 1, 1, 2, 2, 2, 3}, 3}, {{0, 33, 65, 82}, 129}}; }
-struct Widths { Index I, O; };
+std::vector<Groups> groups() {
+  return {{{0, 7}, 7}, {{0, 0, 5, 5, 22, 22}, 30}, {{0, 0, 0}, 4}, {{0, 0}, 0}, {{0, 1, 1, 2, 2, 2, 3}, 3}, {{0, 33, 65, 82}, 129}};
+}
+struct Widths {
+  Index I, O;
+};
 constexpr Widths kWidths[] = {{1, 1}, {13, 7}, {33, 17}, {64, 128}, {31, 129}};
 
 /// The segments and `name` [e, O, I] of one grouped product.
@@ -71,7 +81,9 @@ TEST(GroupedLinear, ForwardAgreesWithReferenceAndLeavesSpareRowsAlone) {
     for (const auto& [I, O] : kWidths) {
       OpCase op;
       add_groups(op, g);
-      op.in("x", Kind::kData, {g.capacity, I}, normal("x", g.capacity * I), R).in("w", Kind::kData, {e, O, I}, normal("w", e * O * I)).out("y", Kind::kData, {g.capacity, O}, R);
+      op.in("x", Kind::kData, {g.capacity, I}, normal("x", g.capacity * I), R)
+          .in("w", Kind::kData, {e, O, I}, normal("w", e * O * I))
+          .out("y", Kind::kData, {g.capacity, O}, R);
       op.check([](Backend& backend, const auto& a) { ops::grouped_linear_forward(backend, a["x"], a["w"], a["segments"], a["y"]); });
     }
   }

@@ -14,7 +14,9 @@ using test::Kind;
 using test::normal;
 using test::OpCase;
 
-struct Sizes { Index T, V, vocab_begin; };
+struct Sizes {
+  Index T, V, vocab_begin;
+};
 constexpr Sizes kSizes[] = {{0, 5, 0}, {1, 1, 0}, {7, 13, 0}, {17, 129, 0}, {33, 257, 100}, {3, 2048, 0}, {64, 64, 64}};
 
 /// Labels over three times the block's columns from half a block before it; every fifth is ignored.
@@ -31,7 +33,9 @@ TEST(CrossEntropy, StatisticsOfABlockOfColumnsAgreeWithReference) {
     OpCase op;
     op.in("logits", Kind::kData, {s.T, s.V}, normal("logits", s.T * s.V, 5)).in("labels", Kind::kI32, {s.T}, labels(s));
     op.out("max", Kind::kWide, {s.T}).out("sum", Kind::kWide, {s.T}).out("target", Kind::kWide, {s.T});
-    op.check([&](Backend& backend, const auto& a) { ops::cross_entropy_statistics(backend, a["logits"], a["labels"], s.vocab_begin, {a["max"], a["sum"], a["target"]}); });
+    op.check([&](Backend& backend, const auto& a) {
+      ops::cross_entropy_statistics(backend, a["logits"], a["labels"], s.vocab_begin, {a["max"], a["sum"], a["target"]});
+    });
   }
 }
 
@@ -40,9 +44,13 @@ TEST(CrossEntropy, LossAndLogSumExpAgreeWithReference) {
     std::vector<double> sum = normal("sum", T);
     for (double& value : sum) value = 1 + std::exp(value);
     OpCase op;
-    op.in("max", Kind::kWide, {T}, normal("max", T, 5)).in("sum", Kind::kWide, {T}, sum).in("target", Kind::kWide, {T}, normal("target", T)).in("labels", Kind::kI32, {T}, labels({T, 9, 0}));
+    op.in("max", Kind::kWide, {T}, normal("max", T, 5))
+        .in("sum", Kind::kWide, {T}, sum)
+        .in("target", Kind::kWide, {T}, normal("target", T))
+        .in("labels", Kind::kI32, {T}, labels({T, 9, 0}));
     op.out("loss", Kind::kWide, {T}).out("lse", Kind::kWide, {T});
-    op.check([](Backend& backend, const auto& a) { ops::cross_entropy_loss(backend, {a["max"], a["sum"], a["target"]}, a["labels"], a["loss"], a["lse"]); }, {}, {DType::kF32});
+    op.check([](Backend& backend, const auto& a) { ops::cross_entropy_loss(backend, {a["max"], a["sum"], a["target"]}, a["labels"], a["loss"], a["lse"]); }, {},
+             {DType::kF32});
   }
 }
 
@@ -67,7 +75,9 @@ TEST(CrossEntropy, GradientAgreesWithReferenceInEveryOutputTypeAndInPlace) {
     in_place.in_out("dlogits", Kind::kData, {s.T, s.V}, normal("logits", s.T * s.V, 5));
     const test::Bounds bounds{.f32 = 1e-5, .scale = 0.25};  // p - 1 with p = exp(logits - lse): a difference of numbers near 20 is known to 1e-6
     const auto call = [&](std::string_view logits) {
-      return [&s, logits](Backend& backend, const OpCase::Arguments& a) { ops::cross_entropy_gradient(backend, a[logits], a["labels"], s.vocab_begin, a["lse"], 0.25, a["dlogits"]); };
+      return [&s, logits](Backend& backend, const OpCase::Arguments& a) {
+        ops::cross_entropy_gradient(backend, a[logits], a["labels"], s.vocab_begin, a["lse"], 0.25, a["dlogits"]);
+      };
     };
     apart.check(call("logits"), bounds);
     wide.check(call("logits"), bounds);

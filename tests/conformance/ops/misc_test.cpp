@@ -17,13 +17,17 @@ using test::OpCase;
 using test::Tensor;
 
 constexpr test::Bounds kExact{.f32 = 0, .bf16 = 0, .same_for_any_threads = true};
-struct Sizes { Index T, V, D; };
+struct Sizes {
+  Index T, V, D;
+};
 constexpr Sizes kSizes[] = {{0, 5, 3}, {1, 1, 1}, {7, 3, 33}, {129, 17, 31}, {600, 11, 64}};
 
 TEST(Embedding, ForwardCopiesRows) {
   for (const auto& [T, V, D] : kSizes) {
     OpCase op;
-    op.in("w", Kind::kData, {V, D}, normal("w", V * D)).in("ids", Kind::kI32, {T}, test::below("ids", T, static_cast<std::uint64_t>(V))).out("x", Kind::kData, {T, D});
+    op.in("w", Kind::kData, {V, D}, normal("w", V * D))
+        .in("ids", Kind::kI32, {T}, test::below("ids", T, static_cast<std::uint64_t>(V)))
+        .out("x", Kind::kData, {T, D});
     op.check([](Backend& backend, const auto& a) { ops::embedding_forward(backend, a["w"], a["ids"], a["x"]); }, kExact);
   }
 }
@@ -32,7 +36,9 @@ TEST(Embedding, BackwardAddsRowsOfRepeatedTokensInOrder) {
   for (const auto& [T, V, D] : kSizes) {
     for (const Kind out : {Kind::kData, Kind::kWide}) {
       OpCase op;
-      op.in("dx", Kind::kData, {T, D}, normal("dx", T * D)).in("ids", Kind::kI32, {T}, test::below("ids", T, static_cast<std::uint64_t>(V))).in_out("dw", out, {V, D}, normal("dw", V * D));
+      op.in("dx", Kind::kData, {T, D}, normal("dx", T * D))
+          .in("ids", Kind::kI32, {T}, test::below("ids", T, static_cast<std::uint64_t>(V)))
+          .in_out("dw", out, {V, D}, normal("dw", V * D));
       // A bf16 gradient may be rounded after every added row: up to T / V roundings of 2^-8, in random directions.
       const test::Bounds bounds{.bf16 = 1.01 * 0x1p-8 * (1 + std::sqrt(static_cast<double>(T) / static_cast<double>(V))), .same_for_any_threads = true};
       op.check([](Backend& backend, const auto& a) { ops::embedding_backward(backend, a["dx"], a["ids"], a["dw"]); }, bounds);
@@ -57,7 +63,8 @@ TEST(Add, RoundsOnceAndMayOverwriteEitherTerm) {
 TEST(Convert, RoundsToNearestEvenAndKeepsInfinityAndNaN) {
   constexpr double kNaN = std::numeric_limits<double>::quiet_NaN(), kInfinity = std::numeric_limits<double>::infinity();
   // 1 + 2^-8 is half way between the bf16 numbers 1 and 1 + 2^-7; 1 + 3*2^-8 between 1 + 2^-7 and 1 + 2^-6.
-  const std::vector<double> in = {0, 1, 1 + 0x1p-8, 1 + 0x1p-8 + 0x1p-20, 1 + 3 * 0x1p-8, -1 - 0x1p-8, 0x1.fep127, 3.4e38, kInfinity, -kInfinity, kNaN, 1e-39, 0x1p-133};
+  const std::vector<double> in = {0,    1,     1 + 0x1p-8, 1 + 0x1p-8 + 0x1p-20, 1 + 3 * 0x1p-8, -1 - 0x1p-8, 0x1.fep127, 3.4e38, kInfinity, -kInfinity,
+                                  kNaN, 1e-39, 0x1p-133};
   const std::vector<double> want = {0, 1, 1, 1 + 0x1p-7, 1 + 0x1p-6, -1, 0x1.fep127, kInfinity, kInfinity, -kInfinity, kNaN};
   for (const test::TestedBackend& tested : test::tested_backends()) {
     SCOPED_TRACE(tested.name);

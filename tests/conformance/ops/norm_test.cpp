@@ -12,7 +12,9 @@ using test::Kind;
 using test::normal;
 using test::OpCase;
 
-struct Sizes { Index T, D; };
+struct Sizes {
+  Index T, D;
+};
 constexpr Sizes kSizes[] = {{0, 8}, {1, 1}, {2, 7}, {17, 33}, {5, 129}, {64, 64}, {131, 31}, {3, 1024}};
 constexpr double kEps = 1e-5;
 // Header: bitwise equal for any number of threads.
@@ -28,7 +30,10 @@ std::vector<double> positive(std::string_view name, Index count) {
 TEST(RmsNorm, ForwardAgreesWithReference) {
   for (const auto& [T, D] : kSizes) {
     OpCase op;
-    op.in("x", Kind::kData, {T, D}, normal("x", T * D, 2)).in("gain", Kind::kData, {D}, positive("gain", D)).out("y", Kind::kData, {T, D}).out("rstd", Kind::kWide, {T});
+    op.in("x", Kind::kData, {T, D}, normal("x", T * D, 2))
+        .in("gain", Kind::kData, {D}, positive("gain", D))
+        .out("y", Kind::kData, {T, D})
+        .out("rstd", Kind::kWide, {T});
     op.check([](Backend& backend, const auto& a) { ops::rms_norm_forward(backend, a["x"], a["gain"], kEps, a["y"], a["rstd"]); }, kBounds);
   }
 }
@@ -38,11 +43,14 @@ TEST(RmsNorm, BackwardAgreesWithReferenceOverwritingAndAccumulating) {
     for (const Kind gain_gradient : {Kind::kData, Kind::kWide}) {
       for (const Write write : {Write::kOverwrite, Write::kAccumulate}) {
         OpCase op;
-        op.in("dy", Kind::kData, {T, D}, normal("dy", T * D)).in("x", Kind::kData, {T, D}, normal("x", T * D)).in("gain", Kind::kData, {D}, positive("gain", D));
+        op.in("dy", Kind::kData, {T, D}, normal("dy", T * D))
+            .in("x", Kind::kData, {T, D}, normal("x", T * D))
+            .in("gain", Kind::kData, {D}, positive("gain", D));
         op.in("rstd", Kind::kWide, {T}, positive("rstd", T)).in_out("dgain", gain_gradient, {D}, normal("dgain", D));
         if (write == Write::kOverwrite) op.out("dx", Kind::kData, {T, D});
         if (write == Write::kAccumulate) op.in_out("dx", Kind::kData, {T, D}, normal("dx", T * D));
-        op.check([&](Backend& backend, const auto& a) { ops::rms_norm_backward(backend, a["dy"], a["x"], a["gain"], a["rstd"], a["dx"], write, a["dgain"]); }, kBounds);
+        op.check([&](Backend& backend, const auto& a) { ops::rms_norm_backward(backend, a["dy"], a["x"], a["gain"], a["rstd"], a["dx"], write, a["dgain"]); },
+                 kBounds);
       }
     }
   }
@@ -51,9 +59,13 @@ TEST(RmsNorm, BackwardAgreesWithReferenceOverwritingAndAccumulating) {
 TEST(RmsNorm, BackwardMayOverwriteItsOwnOutputGradient) {
   for (const auto& [T, D] : kSizes) {
     OpCase op;
-    op.in_out("dy", Kind::kData, {T, D}, normal("dy", T * D)).in("x", Kind::kData, {T, D}, normal("x", T * D)).in("gain", Kind::kData, {D}, positive("gain", D));
+    op.in_out("dy", Kind::kData, {T, D}, normal("dy", T * D))
+        .in("x", Kind::kData, {T, D}, normal("x", T * D))
+        .in("gain", Kind::kData, {D}, positive("gain", D));
     op.in("rstd", Kind::kWide, {T}, positive("rstd", T)).in_out("dgain", Kind::kWide, {D}, normal("dgain", D));
-    op.check([](Backend& backend, const auto& a) { ops::rms_norm_backward(backend, a["dy"], a["x"], a["gain"], a["rstd"], a["dy"], Write::kOverwrite, a["dgain"]); }, kBounds);
+    op.check(
+        [](Backend& backend, const auto& a) { ops::rms_norm_backward(backend, a["dy"], a["x"], a["gain"], a["rstd"], a["dy"], Write::kOverwrite, a["dgain"]); },
+        kBounds);
   }
 }
 
@@ -71,13 +83,20 @@ TEST(LayerNorm, ForwardAgreesWithReference) {
 TEST(LayerNorm, BackwardAgreesWithReferenceOverwritingAccumulatingAndInPlace) {
   for (const auto& [T, D] : kSizes) {
     OpCase overwrite, accumulate, in_place;
-    for (OpCase* op : {&overwrite, &accumulate, &in_place}) op->in("x", Kind::kData, {T, D}, normal("x", T * D)).in("mean", Kind::kWide, {T}, normal("mean", T, 0.1)).in("rstd", Kind::kWide, {T}, positive("rstd", T));
+    for (OpCase* op : {&overwrite, &accumulate, &in_place})
+      op->in("x", Kind::kData, {T, D}, normal("x", T * D))
+          .in("mean", Kind::kWide, {T}, normal("mean", T, 0.1))
+          .in("rstd", Kind::kWide, {T}, positive("rstd", T));
     overwrite.in("dy", Kind::kData, {T, D}, normal("dy", T * D)).out("dx", Kind::kData, {T, D});
     accumulate.in("dy", Kind::kData, {T, D}, normal("dy", T * D)).in_out("dx", Kind::kData, {T, D}, normal("dx", T * D));
     in_place.in_out("dy", Kind::kData, {T, D}, normal("dy", T * D));
-    overwrite.check([](Backend& backend, const auto& a) { ops::layer_norm_backward(backend, a["dy"], a["x"], a["mean"], a["rstd"], a["dx"], Write::kOverwrite); }, kBounds);
-    accumulate.check([](Backend& backend, const auto& a) { ops::layer_norm_backward(backend, a["dy"], a["x"], a["mean"], a["rstd"], a["dx"], Write::kAccumulate); }, kBounds);
-    in_place.check([](Backend& backend, const auto& a) { ops::layer_norm_backward(backend, a["dy"], a["x"], a["mean"], a["rstd"], a["dy"], Write::kOverwrite); }, kBounds);
+    overwrite.check(
+        [](Backend& backend, const auto& a) { ops::layer_norm_backward(backend, a["dy"], a["x"], a["mean"], a["rstd"], a["dx"], Write::kOverwrite); }, kBounds);
+    accumulate.check(
+        [](Backend& backend, const auto& a) { ops::layer_norm_backward(backend, a["dy"], a["x"], a["mean"], a["rstd"], a["dx"], Write::kAccumulate); },
+        kBounds);
+    in_place.check(
+        [](Backend& backend, const auto& a) { ops::layer_norm_backward(backend, a["dy"], a["x"], a["mean"], a["rstd"], a["dy"], Write::kOverwrite); }, kBounds);
   }
 }
 

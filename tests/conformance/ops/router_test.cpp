@@ -13,7 +13,9 @@ using test::Kind;
 using test::normal;
 using test::OpCase;
 
-struct Sizes { Index T, E, K; };
+struct Sizes {
+  Index T, E, K;
+};
 constexpr Sizes kSizes[] = {{0, 4, 2}, {1, 1, 1}, {5, 3, 3}, {17, 8, 2}, {33, 64, 8}, {130, 17, 5}};
 
 /// Rows of positive numbers that sum to 1.
@@ -41,7 +43,9 @@ TEST(Router, LogitsBackwardAccumulatesAsReference) {
   for (const auto& [T, D, E] : {Sizes{0, 8, 4}, Sizes{1, 1, 1}, Sizes{7, 13, 5}, Sizes{33, 129, 17}, Sizes{130, 64, 64}}) {
     for (const Kind weight_gradient : {Kind::kData, Kind::kWide}) {
       OpCase op;
-      op.in("dlogits", Kind::kWide, {T, E}, normal("dlogits", T * E)).in("x", Kind::kData, {T, D}, normal("x", T * D)).in("w", Kind::kData, {E, D}, normal("w", E * D));
+      op.in("dlogits", Kind::kWide, {T, E}, normal("dlogits", T * E))
+          .in("x", Kind::kData, {T, D}, normal("x", T * D))
+          .in("w", Kind::kData, {E, D}, normal("w", E * D));
       op.in_out("dx", Kind::kData, {T, D}, normal("dx", T * D)).in_out("dw", weight_gradient, {E, D}, normal("dw", E * D));
       op.check([](Backend& backend, const auto& a) { ops::router_logits_backward(backend, a["dlogits"], a["x"], a["w"], a["dx"], a["dw"]); });
     }
@@ -109,14 +113,22 @@ void check_router_backward(const Sizes& s, bool normalise, Index num_groups) {
   for (Index t = 0; t < s.T; ++t) {
     double sum = 0;
     for (Index k = 0; k < s.K; ++k) sum += p[static_cast<std::size_t>(t * s.E) + static_cast<std::size_t>(index[static_cast<std::size_t>(t * s.K + k)])];
-    for (Index k = 0; k < s.K; ++k) weight.push_back(p[static_cast<std::size_t>(t * s.E) + static_cast<std::size_t>(index[static_cast<std::size_t>(t * s.K + k)])] / (normalise ? sum : 1));
+    for (Index k = 0; k < s.K; ++k)
+      weight.push_back(p[static_cast<std::size_t>(t * s.E) + static_cast<std::size_t>(index[static_cast<std::size_t>(t * s.K + k)])] / (normalise ? sum : 1));
   }
   OpCase op;
   op.in("p", Kind::kWide, {s.T, s.E}, p).in("lse", Kind::kWide, {s.T}, normal("lse", s.T)).in("index", Kind::kI32, {s.T, s.K}, index);
   op.in("weight", Kind::kWide, {s.T, s.K}, weight).in("dweight", Kind::kWide, {s.T, s.K}, normal("dweight", s.T * s.K)).out("dlogits", Kind::kWide, {s.T, s.E});
   if (num_groups > 0) op.in("dp", Kind::kWide, {num_groups, s.E}, normal("dp", num_groups * s.E));
   const auto call = [&](Backend& backend, const OpCase::Arguments& a) {
-    MoeKernels::RouterGradient g{.p_TE = a["p"], .lse_T = a["lse"], .index_TK = a["index"], .weight_TK = a["weight"], .dweight_TK = a["dweight"], .dp_GE = {}, .z_scale = 0.3, .normalise = normalise};
+    MoeKernels::RouterGradient g{.p_TE = a["p"],
+                                 .lse_T = a["lse"],
+                                 .index_TK = a["index"],
+                                 .weight_TK = a["weight"],
+                                 .dweight_TK = a["dweight"],
+                                 .dp_GE = {},
+                                 .z_scale = 0.3,
+                                 .normalise = normalise};
     if (num_groups > 0) g.dp_GE = a["dp"];
     ops::router_backward(backend, g, a["dlogits"]);
   };
@@ -136,7 +148,10 @@ TEST(Router, CountsAndColumnSumsAgreeWithReferenceForEveryGrouping) {
     for (const Index G : {1, 2, 3}) {
       if (s.T % G != 0) continue;
       OpCase op;
-      op.in("index", Kind::kI32, {s.T, s.K}, choices(s)).in("p", Kind::kWide, {s.T, s.E}, probabilities(s.T, s.E)).out("counts", Kind::kI64, {G, s.E}).out("sums", Kind::kF64, {G, s.E});
+      op.in("index", Kind::kI32, {s.T, s.K}, choices(s))
+          .in("p", Kind::kWide, {s.T, s.E}, probabilities(s.T, s.E))
+          .out("counts", Kind::kI64, {G, s.E})
+          .out("sums", Kind::kF64, {G, s.E});
       const auto call = [](Backend& backend, const OpCase::Arguments& a) {
         ops::expert_counts(backend, a["index"], a["counts"]);
         ops::column_sums(backend, a["p"], a["sums"]);

@@ -29,9 +29,12 @@ TEST(AdamW, AgreesWithReference) {
   for (const Index n : kCounts) {
     for (const Kind gradient : {Kind::kData, Kind::kWide}) {
       OpCase op;
-      op.in("gradient", gradient, {n}, normal("gradient", n)).in_out("master", Kind::kWide, {n}, normal("master", n)).in_out("m", Kind::kWide, {n}, normal("m", n));
+      op.in("gradient", gradient, {n}, normal("gradient", n))
+          .in_out("master", Kind::kWide, {n}, normal("master", n))
+          .in_out("m", Kind::kWide, {n}, normal("m", n));
       op.in_out("v", Kind::kWide, {n}, squares("v", n)).out("weight", Kind::kData, {n});
-      op.check([](Backend& backend, const auto& a) { ops::adamw_update(backend, kStep, a["gradient"], a["master"], a["m"], a["v"], a["weight"]); }, {.same_for_any_threads = true});
+      op.check([](Backend& backend, const auto& a) { ops::adamw_update(backend, kStep, a["gradient"], a["master"], a["m"], a["v"], a["weight"]); },
+               {.same_for_any_threads = true});
     }
   }
 }
@@ -39,8 +42,12 @@ TEST(AdamW, AgreesWithReference) {
 TEST(AdamW, TheWeightMayBeTheMasterItself) {
   for (const Index n : kCounts) {
     OpCase op;
-    op.in("gradient", Kind::kWide, {n}, normal("gradient", n)).in_out("master", Kind::kWide, {n}, normal("master", n)).in_out("m", Kind::kWide, {n}, normal("m", n)).in_out("v", Kind::kWide, {n}, squares("v", n));
-    op.check([](Backend& backend, const auto& a) { ops::adamw_update(backend, kStep, a["gradient"], a["master"], a["m"], a["v"], a["master"]); }, {}, {DType::kF32});
+    op.in("gradient", Kind::kWide, {n}, normal("gradient", n))
+        .in_out("master", Kind::kWide, {n}, normal("master", n))
+        .in_out("m", Kind::kWide, {n}, normal("m", n))
+        .in_out("v", Kind::kWide, {n}, squares("v", n));
+    op.check([](Backend& backend, const auto& a) { ops::adamw_update(backend, kStep, a["gradient"], a["master"], a["m"], a["v"], a["master"]); }, {},
+             {DType::kF32});
   }
 }
 
@@ -50,9 +57,11 @@ TEST(AdamW, AnyCutIntoShardsGivesTheSameBits) {
     SCOPED_TRACE(tested.name);
     std::vector<std::vector<double>> results;
     for (const Index cut : {Index{0}, Index{1}, Index{100}, Index{130}}) {
-      const Tensor gradient(DType::kF32, {n}, normal("gradient", n)), master(DType::kF32, {n}, normal("master", n)), m(DType::kF32, {n}, normal("m", n)), v(DType::kF32, {n}, squares("v", n)), weight(DType::kBF16, {n});
+      const Tensor gradient(DType::kF32, {n}, normal("gradient", n)), master(DType::kF32, {n}, normal("master", n)), m(DType::kF32, {n}, normal("m", n)),
+          v(DType::kF32, {n}, squares("v", n)), weight(DType::kBF16, {n});
       for (const auto& [begin, end] : {std::pair{Index{0}, cut}, std::pair{cut, n}}) {
-        ops::adamw_update(*tested.backend, kStep, gradient.view().rows(begin, end), master.view().rows(begin, end), m.view().rows(begin, end), v.view().rows(begin, end), weight.view().rows(begin, end));
+        ops::adamw_update(*tested.backend, kStep, gradient.view().rows(begin, end), master.view().rows(begin, end), m.view().rows(begin, end),
+                          v.view().rows(begin, end), weight.view().rows(begin, end));
       }
       results.push_back(master.values());
       results.back().insert(results.back().end(), {weight[0], weight[99], weight[256]});
@@ -66,7 +75,8 @@ TEST(Sgd, AgreesWithReference) {
     for (const Kind gradient : {Kind::kData, Kind::kWide}) {
       OpCase op;
       op.in("gradient", gradient, {n}, normal("gradient", n)).in_out("master", Kind::kWide, {n}, normal("master", n)).out("weight", Kind::kData, {n});
-      op.check([](Backend& backend, const auto& a) { ops::sgd_update(backend, 0.1, 0.01, 0.5, a["gradient"], a["master"], a["weight"]); }, {.same_for_any_threads = true});
+      op.check([](Backend& backend, const auto& a) { ops::sgd_update(backend, 0.1, 0.01, 0.5, a["gradient"], a["master"], a["weight"]); },
+               {.same_for_any_threads = true});
     }
   }
 }
@@ -75,7 +85,8 @@ TEST(SumSquares, AgreesWithReferenceAndIsTheSameForAnyThreads) {
   for (const Index n : {Index{0}, Index{1}, Index{17}, Index{4099}, Index{100003}}) {
     OpCase op;
     op.in("x", Kind::kData, {n}, normal("x", n)).out("sum", Kind::kF64, {1});
-    op.check([](Backend& backend, const auto& a) { a["sum"].template as<double>()[0] = ops::sum_squares(backend, a["x"]); }, {.f32 = 1e-12, .same_for_any_threads = true});  // f64 sums
+    op.check([](Backend& backend, const auto& a) { a["sum"].template as<double>()[0] = ops::sum_squares(backend, a["x"]); },
+             {.f32 = 1e-12, .same_for_any_threads = true});  // f64 sums
   }
 }
 

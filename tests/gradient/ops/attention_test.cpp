@@ -17,7 +17,8 @@ using test::zeros_f64;
 
 void check_attention(const AttentionShape& s, const std::vector<double>& document_start) {
   const Index num_queries = s.batch * s.queries, num_keys = s.batch * s.keys, width = s.heads * s.head_size, kv_width = s.kv_heads * s.head_size;
-  const auto q = random_f64("q", {num_queries, width}), k = random_f64("k", {num_keys, kv_width}), v = random_f64("v", {num_keys, kv_width}), d_o = random_f64("d_o", {num_queries, width});
+  const auto q = random_f64("q", {num_queries, width}), k = random_f64("k", {num_keys, kv_width}), v = random_f64("v", {num_keys, kv_width}),
+             d_o = random_f64("d_o", {num_queries, width});
   const auto o = zeros_f64({num_queries, width}), lse = zeros_f64({s.batch, s.heads, s.queries});
   const auto dq = zeros_f64({num_queries, width}), dk = zeros_f64({num_keys, kv_width}), dv = zeros_f64({num_keys, kv_width});
   const auto starts = test::indices(DType::kI32, document_start);
@@ -35,7 +36,9 @@ void check_attention(const AttentionShape& s, const std::vector<double>& documen
 
 TEST(Attention, BackwardIsTheGradientOfForward) { check_attention({.batch = 2, .queries = 5, .keys = 5, .heads = 2, .kv_heads = 2, .head_size = 3}, {}); }
 
-TEST(Attention, BackwardSumsOverTheHeadsThatShareKeysAndValues) { check_attention({.batch = 1, .queries = 4, .keys = 4, .heads = 6, .kv_heads = 2, .head_size = 2}, {}); }
+TEST(Attention, BackwardSumsOverTheHeadsThatShareKeysAndValues) {
+  check_attention({.batch = 1, .queries = 4, .keys = 4, .heads = 6, .kv_heads = 2, .head_size = 2}, {});
+}
 
 TEST(Attention, BackwardStopsAtTheStartOfADocument) {
   check_attention({.batch = 2, .queries = 5, .keys = 5, .heads = 2, .kv_heads = 1, .head_size = 3}, {0, 0, 2, 2, 2, /**/ 0, 1, 1, 1, 4});
@@ -47,7 +50,8 @@ TEST(Attention, BackwardOfTheLastQueriesReachesEarlierKeys) {
 
 TEST(Rope, BackwardIsTheGradientOfForward) {
   const Index T = 3, heads = 2, head_size = 4;
-  const auto x = random_f64("x", {T, heads * head_size}), dy = random_f64("dy", {T, heads * head_size}), cos = zeros_f64({5, 2}), sin = zeros_f64({5, 2}), y = zeros_f64({T, heads * head_size});
+  const auto x = random_f64("x", {T, heads * head_size}), dy = random_f64("dy", {T, heads * head_size}), cos = zeros_f64({5, 2}), sin = zeros_f64({5, 2}),
+             y = zeros_f64({T, heads * head_size});
   for (Index i = 0; i < 10; ++i) cos.set(i, std::cos(0.7 * static_cast<double>(i))), sin.set(i, std::sin(0.7 * static_cast<double>(i)));
   const auto positions = test::indices(DType::kI32, {4, 0, 3});
   const auto loss = [&] {

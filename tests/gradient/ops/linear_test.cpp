@@ -14,7 +14,8 @@ using test::ref;
 using test::zeros_f64;
 
 TEST(Linear, BackwardIsTheGradientOfForward) {
-  const auto x = random_f64("x", {5, 3}), w = random_f64("w", {4, 3}), dy = random_f64("dy", {5, 4}), y = zeros_f64({5, 4}), dx = zeros_f64({5, 3}), dw = zeros_f64({4, 3});
+  const auto x = random_f64("x", {5, 3}), w = random_f64("w", {4, 3}), dy = random_f64("dy", {5, 4}), y = zeros_f64({5, 4}), dx = zeros_f64({5, 3}),
+             dw = zeros_f64({4, 3});
   const auto loss = [&] {
     ops::linear_forward(ref(), x, w, y);
     return dot(y, dy);
@@ -26,7 +27,8 @@ TEST(Linear, BackwardIsTheGradientOfForward) {
 }
 
 TEST(Linear, AccumulatedGradientsAddUp) {
-  const auto x = random_f64("x", {5, 3}), w = random_f64("w", {4, 3}), dy = random_f64("dy", {5, 4}), y = zeros_f64({5, 4}), dx = zeros_f64({5, 3}), dw = zeros_f64({4, 3});
+  const auto x = random_f64("x", {5, 3}), w = random_f64("w", {4, 3}), dy = random_f64("dy", {5, 4}), y = zeros_f64({5, 4}), dx = zeros_f64({5, 3}),
+             dw = zeros_f64({4, 3});
   const auto twice_the_loss = [&] {
     ops::linear_forward(ref(), x, w, y);
     return 2 * dot(y, dy);
@@ -40,7 +42,8 @@ TEST(Linear, AccumulatedGradientsAddUp) {
 }
 
 TEST(GroupedLinear, BackwardIsTheGradientOfForwardWithAnEmptyExpert) {
-  const auto x = random_f64("x", {7, 3}), w = random_f64("w", {3, 4, 3}), dy = random_f64("dy", {7, 4}), y = zeros_f64({7, 4}), dx = zeros_f64({7, 3}), dw = zeros_f64({3, 4, 3});
+  const auto x = random_f64("x", {7, 3}), w = random_f64("w", {3, 4, 3}), dy = random_f64("dy", {7, 4}), y = zeros_f64({7, 4}), dx = zeros_f64({7, 3}),
+             dw = zeros_f64({3, 4, 3});
   const auto segments = test::indices(DType::kI64, {0, 2, 2, 7});
   const auto loss = [&] {
     ops::grouped_linear_forward(ref(), x, w, segments, y);

@@ -17,7 +17,8 @@ using test::zeros_f64;
 TEST(CrossEntropy, GradientIsTheGradientOfTheSummedLossWithIgnoredLabels) {
   constexpr Index T = 4, V = 5, kVocabBegin = 10;
   constexpr double kScale = 0.25;
-  const auto logits = random_f64("logits", {T, V}), dlogits = zeros_f64({T, V}), max = zeros_f64({T}), sum = zeros_f64({T}), target = zeros_f64({T}), loss_T = zeros_f64({T}), lse = zeros_f64({T});
+  const auto logits = random_f64("logits", {T, V}), dlogits = zeros_f64({T, V}), max = zeros_f64({T}), sum = zeros_f64({T}), target = zeros_f64({T}),
+             loss_T = zeros_f64({T}), lse = zeros_f64({T});
   const auto labels = test::indices(DType::kI32, {14, static_cast<double>(ops::kIgnoredLabel), 10, 12});
   const auto loss = [&] {
     ops::cross_entropy_statistics(ref(), logits, labels, kVocabBegin, {max, sum, target});

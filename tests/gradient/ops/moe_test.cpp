@@ -59,7 +59,8 @@ TEST(Dispatch, SlotWeightsBackwardIsTheGradientOfForward) {
 }
 
 TEST(Swiglu, BackwardIsTheGradientOfForward) {
-  const auto gate = random_f64("gate", {4, 5}, 2), up = random_f64("up", {4, 5}), dact = random_f64("dact", {4, 5}), act = zeros_f64({4, 5}), dgate = zeros_f64({4, 5}), dup = zeros_f64({4, 5});
+  const auto gate = random_f64("gate", {4, 5}, 2), up = random_f64("up", {4, 5}), dact = random_f64("dact", {4, 5}), act = zeros_f64({4, 5}),
+             dgate = zeros_f64({4, 5}), dup = zeros_f64({4, 5});
   const auto loss = [&] {
     ops::swiglu_forward(ref(), gate, up, {}, act);
     return dot(act, dact);
@@ -73,7 +74,8 @@ TEST(Swiglu, BackwardIsTheGradientOfForward) {
 struct ExpertTail {
   static constexpr Index kF = 4;
   Plan plan;
-  Tensor gate_RF = random_f64("gate", {kCapacity, kF}, 2), up_RF = random_f64("up", {kCapacity, kF}), w_down_eDF = random_f64("w", {3, kWidth, kF}), weight_TK = random_f64("weight", {kRows, kChoices});
+  Tensor gate_RF = random_f64("gate", {kCapacity, kF}, 2), up_RF = random_f64("up", {kCapacity, kF}), w_down_eDF = random_f64("w", {3, kWidth, kF}),
+         weight_TK = random_f64("weight", {kRows, kChoices});
   Tensor dy_TD = random_f64("dy", {kRows, kWidth}), y_TD = zeros_f64({kRows, kWidth}), num_rows = Tensor(DType::kI64, {1}, {kSlots});
   Tensor act_RF = Tensor(DType::kF64, {kCapacity, kF}), y_RD = Tensor(DType::kF64, {kCapacity, kWidth});
 
@@ -89,7 +91,8 @@ TEST(ExpertSwiglu, BackwardIsTheGradientOfTheWeightedExpertOutput) {
   const ExpertTail tail;
   const Index F = ExpertTail::kF;
   const auto dgate = zeros_f64({kCapacity, F}), dup = zeros_f64({kCapacity, F}), dw_down = zeros_f64({3, kWidth, F}), dweight = zeros_f64({kRows, kChoices});
-  const Tensor dy_R(DType::kF64, {kCapacity, kWidth}), dact(DType::kF64, {kCapacity, F}), weighted_act(DType::kF64, {kCapacity, F}), weight_R(DType::kF64, {kCapacity}), dweight_R(DType::kF64, {kCapacity});
+  const Tensor dy_R(DType::kF64, {kCapacity, kWidth}), dact(DType::kF64, {kCapacity, F}), weighted_act(DType::kF64, {kCapacity, F}),
+      weight_R(DType::kF64, {kCapacity}), dweight_R(DType::kF64, {kCapacity});
   const auto& segments = tail.plan.segments_e;
   ops::gather_rows(ref(), tail.dy_TD, tail.plan.views, dy_R);
   ops::slot_weights(ref(), tail.weight_TK, tail.plan.views, weight_R);

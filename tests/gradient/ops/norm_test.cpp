@@ -16,7 +16,8 @@ using test::zeros_f64;
 constexpr double kEps = 1e-2;  // large enough to show where it enters
 
 TEST(RmsNorm, BackwardIsTheGradientOfForward) {
-  const auto x = random_f64("x", {3, 5}), gain = random_f64("gain", {5}), dy = random_f64("dy", {3, 5}), y = zeros_f64({3, 5}), rstd = zeros_f64({3}), dx = zeros_f64({3, 5}), dgain = zeros_f64({5});
+  const auto x = random_f64("x", {3, 5}), gain = random_f64("gain", {5}), dy = random_f64("dy", {3, 5}), y = zeros_f64({3, 5}), rstd = zeros_f64({3}),
+             dx = zeros_f64({3, 5}), dgain = zeros_f64({5});
   const auto loss = [&] {
     ops::rms_norm_forward(ref(), x, gain, kEps, y, rstd);
     return dot(y, dy);
@@ -28,7 +29,8 @@ TEST(RmsNorm, BackwardIsTheGradientOfForward) {
 }
 
 TEST(LayerNorm, BackwardIsTheGradientOfForward) {
-  const auto x = random_f64("x", {3, 5}), dy = random_f64("dy", {3, 5}), y = zeros_f64({3, 5}), mean = zeros_f64({3}), rstd = zeros_f64({3}), dx = zeros_f64({3, 5});
+  const auto x = random_f64("x", {3, 5}), dy = random_f64("dy", {3, 5}), y = zeros_f64({3, 5}), mean = zeros_f64({3}), rstd = zeros_f64({3}),
+             dx = zeros_f64({3, 5});
   const auto loss = [&] {
     ops::layer_norm_forward(ref(), x, kEps, y, mean, rstd);
     return dot(y, dy);
@@ -39,7 +41,8 @@ TEST(LayerNorm, BackwardIsTheGradientOfForward) {
 }
 
 TEST(LayerNorm, AccumulatedGradientsAddUp) {
-  const auto x = random_f64("x", {3, 5}), dy = random_f64("dy", {3, 5}), y = zeros_f64({3, 5}), mean = zeros_f64({3}), rstd = zeros_f64({3}), dx = zeros_f64({3, 5});
+  const auto x = random_f64("x", {3, 5}), dy = random_f64("dy", {3, 5}), y = zeros_f64({3, 5}), mean = zeros_f64({3}), rstd = zeros_f64({3}),
+             dx = zeros_f64({3, 5});
   const auto twice_the_loss = [&] {
     ops::layer_norm_forward(ref(), x, kEps, y, mean, rstd);
     return 2 * dot(y, dy);

@@ -20,7 +20,8 @@ struct RouterChain {
   bool normalise;
   Index num_groups;  ///< of the balancing loss; 0: none
   test::Tensor logits_TE = random_f64("logits", {kRows, kExperts}), p_TE = zeros_f64({kRows, kExperts}), lse_T = zeros_f64({kRows});
-  test::Tensor index_TK = test::Tensor(DType::kI32, {kRows, kChoices}), weight_TK = zeros_f64({kRows, kChoices}), dweight_TK = random_f64("dweight", {kRows, kChoices});
+  test::Tensor index_TK = test::Tensor(DType::kI32, {kRows, kChoices}), weight_TK = zeros_f64({kRows, kChoices}),
+               dweight_TK = random_f64("dweight", {kRows, kChoices});
   test::Tensor dp_GE = random_f64("dp", {num_groups, kExperts});
 
   /// The choice stays as it was made: it has no gradient.
@@ -44,7 +45,14 @@ void check_router(bool normalise, Index num_groups) {
   chain.choose();
   (void)chain.loss();
   const auto dlogits = zeros_f64({kRows, kExperts});
-  MoeKernels::RouterGradient g{.p_TE = chain.p_TE, .lse_T = chain.lse_T, .index_TK = chain.index_TK, .weight_TK = chain.weight_TK, .dweight_TK = chain.dweight_TK, .dp_GE = {}, .z_scale = kZScale, .normalise = normalise};
+  MoeKernels::RouterGradient g{.p_TE = chain.p_TE,
+                               .lse_T = chain.lse_T,
+                               .index_TK = chain.index_TK,
+                               .weight_TK = chain.weight_TK,
+                               .dweight_TK = chain.dweight_TK,
+                               .dp_GE = {},
+                               .z_scale = kZScale,
+                               .normalise = normalise};
   if (num_groups > 0) g.dp_GE = chain.dp_GE;
   ops::router_backward(ref(), g, dlogits);
   expect_gradient("dlogits", chain.logits_TE, dlogits, [&] { return chain.loss(); });
@@ -56,7 +64,8 @@ TEST(Router, BackwardAddsTheBalancingLoss) { check_router(false, 1); }
 TEST(Router, BackwardAddsTheBalancingLossOfEveryGroup) { check_router(true, 2); }
 
 TEST(Router, LogitsBackwardIsTheGradientOfForward) {
-  const auto x = random_f64("x", {4, 3}), w = random_f64("w", {5, 3}), dlogits = random_f64("dlogits", {4, 5}), logits = zeros_f64({4, 5}), dx = zeros_f64({4, 3}), dw = zeros_f64({5, 3});
+  const auto x = random_f64("x", {4, 3}), w = random_f64("w", {5, 3}), dlogits = random_f64("dlogits", {4, 5}), logits = zeros_f64({4, 5}),
+             dx = zeros_f64({4, 3}), dw = zeros_f64({5, 3});
   const auto loss = [&] {
     ops::router_logits_forward(ref(), x, w, logits);
     return dot(logits, dlogits);

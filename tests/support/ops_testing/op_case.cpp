@@ -13,7 +13,9 @@
 namespace optimus::test {
 namespace {
 
-bool are_same_bytes(ConstView a, ConstView b) { return a.bytes() == b.bytes() && (a.bytes() == 0 || std::memcmp(a.data(), b.data(), static_cast<std::size_t>(a.bytes())) == 0); }
+bool are_same_bytes(ConstView a, ConstView b) {
+  return a.bytes() == b.bytes() && (a.bytes() == 0 || std::memcmp(a.data(), b.data(), static_cast<std::size_t>(a.bytes())) == 0);
+}
 
 Index used_rows_of(Index used_rows, const Shape& shape) { return used_rows == kAllRows ? shape[0] : used_rows; }
 

@@ -28,7 +28,8 @@ std::vector<double> random_choices(Index num_rows, Index top_k, Index busy_exper
 Routed random_routing(Index num_rows, Index num_experts, Index top_k, Index busy_experts, Index expert_begin, Index expert_end) {
   Routed routed{.num_rows = num_rows, .num_experts = num_experts, .top_k = top_k, .expert_begin = expert_begin, .expert_end = expert_end};
   routed.index = random_choices(num_rows, top_k, busy_experts);
-  const Tensor index(DType::kI32, {num_rows, top_k}, routed.index), segments(DType::kI64, {expert_end - expert_begin + 1}), row_offsets(DType::kI64, {num_rows + 1});
+  const Tensor index(DType::kI32, {num_rows, top_k}, routed.index), segments(DType::kI64, {expert_end - expert_begin + 1}),
+      row_offsets(DType::kI64, {num_rows + 1});
   const Tensor input(DType::kI32, {num_rows * top_k}), output(DType::kI32, {num_rows * top_k}), selected(DType::kI32, {num_rows * top_k});
   make_ref_backend()->build_dispatch(index, expert_begin, {segments, input, row_offsets, output, selected});
   routed.segments = segments.values();

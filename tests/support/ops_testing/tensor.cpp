@@ -103,8 +103,8 @@ void expect_close(std::string_view what, const std::vector<double>& got, const s
     }
   }
   if (worst <= bound * largest) return;
-  ADD_FAILURE() << fmt::format("{}: element {} of {} is {:.9g}, wanted {:.9g}: off by {:.3g}, allowed {:.3g} ({:.3g} of the largest, {:.6g})", what, worst_index, got.size(),
-                               got[worst_index], want[worst_index], worst, bound * largest, bound, largest);
+  ADD_FAILURE() << fmt::format("{}: element {} of {} is {:.9g}, wanted {:.9g}: off by {:.3g}, allowed {:.3g} ({:.3g} of the largest, {:.6g})", what,
+                               worst_index, got.size(), got[worst_index], want[worst_index], worst, bound * largest, bound, largest);
 }
 
 }  // namespace optimus::test

@@ -14,12 +14,16 @@ namespace {
 using test::Tensor;
 using Values = std::vector<double>;
 
-struct Lists { Values segments, input_indices, row_offsets, output_indices, selected_k; };
+struct Lists {
+  Values segments, input_indices, row_offsets, output_indices, selected_k;
+};
 
 /// The plan of one rank, with the slots in use of each list.
 class Example {
  public:
-  Example(Backend& backend, Index expert_begin, Index num_experts) : segments_(DType::kI64, {num_experts + 1}) { ops::build_dispatch(backend, index_, expert_begin, plan()); }
+  Example(Backend& backend, Index expert_begin, Index num_experts) : segments_(DType::kI64, {num_experts + 1}) {
+    ops::build_dispatch(backend, index_, expert_begin, plan());
+  }
   [[nodiscard]] DispatchPlan plan() const { return {segments_, input_, row_offsets_, output_, selected_}; }
   [[nodiscard]] Lists lists() const {
     const auto in_use = [&](const Tensor& list) {
@@ -68,7 +72,11 @@ TEST_P(DispatchExample, OnTheFirstOfTwoRanks) {
 }
 
 TEST_P(DispatchExample, OnTheSecondOfTwoRanksWhereRowTwoHasNoSlot) {
-  expect_lists(Example(backend(), 2, 2).lists(), {.segments = {0, 2, 3}, .input_indices = {0, 1, /**/ 3}, .row_offsets = {0, 1, 2, 2, 3}, .output_indices = {0, /**/ 1, /**/ 2}, .selected_k = {1, /**/ 0, /**/ 0}});
+  expect_lists(Example(backend(), 2, 2).lists(), {.segments = {0, 2, 3},
+                                                  .input_indices = {0, 1, /**/ 3},
+                                                  .row_offsets = {0, 1, 2, 2, 3},
+                                                  .output_indices = {0, /**/ 1, /**/ 2},
+                                                  .selected_k = {1, /**/ 0, /**/ 0}});
 }
 
 TEST_P(DispatchExample, TheTwoRanksOutputsAddUpToTheOneRanks) {

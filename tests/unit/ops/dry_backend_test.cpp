@@ -69,7 +69,8 @@ TEST_F(DryBackendTest, CountsBytesReadAndWrittenByTheRest) {
 }
 
 TEST_F(DryBackendTest, EveryOtherOperationRunsWithoutMemory) {
-  const View x = bf16({5, 4}), y = bf16({5, 4}), gain = bf16({4}), row = f32({5}), slots = bf16({10, 4}), p = f32({5, 6}), index = i32({5, 2}), weight = f32({5, 2}), of_slot = f32({10});
+  const View x = bf16({5, 4}), y = bf16({5, 4}), gain = bf16({4}), row = f32({5}), slots = bf16({10, 4}), p = f32({5, 6}), index = i32({5, 2}),
+             weight = f32({5, 2}), of_slot = f32({10});
   ops::rms_norm_forward(*dry, x, gain, 1e-5, y, row);
   ops::rms_norm_backward(*dry, y, x, gain, row, y, Write::kAccumulate, f32({4}));
   ops::layer_norm_backward(*dry, y, x, row, row, y, Write::kAccumulate);

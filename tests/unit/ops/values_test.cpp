@@ -85,7 +85,8 @@ TEST_P(OnEveryBackend, RopeTurnsThePairOfTheTwoHalvesOfAHead) {
 }
 
 TEST_P(OnEveryBackend, WeightsAreTheChosenProbabilitiesOrTheirShares) {
-  const Tensor logits = f32({1, 3}, {std::log(2.0), std::log(5.0), std::log(3.0)}), p = f32({1, 3}), lse = f32({1}), index(DType::kI32, {1, 2}), weight = f32({1, 2});
+  const Tensor logits = f32({1, 3}, {std::log(2.0), std::log(5.0), std::log(3.0)}), p = f32({1, 3}), lse = f32({1}), index(DType::kI32, {1, 2}),
+               weight = f32({1, 2});
   ops::router_softmax(backend(), logits, p, lse);
   expect_close("p", p.values(), {0.2, 0.5, 0.3}, kBound);
   expect_close("lse", lse.values(), {std::log(10.0)}, kBound);
@@ -110,7 +111,8 @@ TEST_P(OnEveryBackend, SwigluIsSiluOfTheGateTimesUp) {
 }
 
 TEST_P(OnEveryBackend, CrossEntropyIgnoresTheLabelMinusHundred) {
-  const Tensor logits = f32({3, 2}, {0, kLn3, /**/ 0, kLn3, /**/ 0, kLn3}), max = f32({3}), sum = f32({3}), target = f32({3}), loss = f32({3}), lse = f32({3}), dlogits = f32({3, 2});
+  const Tensor logits = f32({3, 2}, {0, kLn3, /**/ 0, kLn3, /**/ 0, kLn3}), max = f32({3}), sum = f32({3}), target = f32({3}), loss = f32({3}), lse = f32({3}),
+               dlogits = f32({3, 2});
   const Tensor labels = i32({1, 0, -100});
   ops::cross_entropy_statistics(backend(), logits, labels, 0, {max, sum, target});
   ops::cross_entropy_loss(backend(), {max, sum, target}, labels, loss, lse);
