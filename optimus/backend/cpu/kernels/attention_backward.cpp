@@ -118,10 +118,10 @@ template <class T> struct Backward {
     const Index ld = a.heads * A, row = (queries.batch * a.queries + queries.begin) * ld + head * A, count = queries.end - queries.begin;
     const T *q = static_cast<const T*>(a.q) + row, *d_o = static_cast<const T*>(a.d_o) + row;
     prepare(a, head, queries, d_o, static_cast<const T*>(a.o) + row);
-    pack_columns(unit, q, ld, count, A, q_units);
-    pack_columns(unit, d_o, ld, count, A, do_units);
-    for (Index d = 0; d < A; d += kTileCols) pack_tall(q + d, ld, A - d, count, q_rows_units + d * units_of(unit, Index{kQueryBlock}));
-    for (Index d = 0; d < A; d += kTileCols) pack_tall(d_o + d, ld, A - d, count, do_rows_units + d * units_of(unit, Index{kQueryBlock}));
+    pack_cols(unit, q, ld, count, A, q_units);
+    pack_cols(unit, d_o, ld, count, A, do_units);
+    pack_tall(q, ld, count, q_rows_units);
+    pack_tall(d_o, ld, count, do_rows_units);
     const Index last_key = queries.position(queries.end - 1) + 1;
     for (Index key = queries.lowest_key(queries.begin, queries.end) / kKeyBlock * kKeyBlock; key < last_key; key += kKeyBlock)
       key_block(queries, k, v, a.kv_heads * A, key, last_key - key < kKeyBlock ? last_key - key : kKeyBlock);
@@ -132,10 +132,16 @@ template <class T> struct Backward {
       write_transposed(dq + first * A, A, one, count - first, static_cast<T*>(a.dq) + row + first * ld, ld);
     }
   }
-  /// One panel with k along the queries; 0 where a lane has no query, for 0 times what was left in memory may be NaN.
-  void pack_tall(const T* data, Index ld, Index width, Index count, std::uint32_t* panel) {
-    pack_k_strided(unit, data, ld, static_cast<int>(width < kTileCols ? width : kTileCols), count, panel, kTileCols);
-    for (Index u = units_of(unit, count) * kTileCols; u < units_of(unit, Index{kQueryBlock}) * kTileCols; u += kLanes) store_u(panel + u, U{}, All{});
+  /// Panels with k along the queries, a block of kQueryBlock of them whatever `count`: 0 where there is no query, for 0 times what was left in memory may be NaN.
+  void pack_tall(const T* data, Index ld, Index count, std::uint32_t* panels) {
+    const Index units = units_of(unit, Index{kQueryBlock}), whole = count / kQueryBlock * kQueryBlock;
+    if (whole == count) return pack_cols_strided(unit, data, ld, A, count, panels);
+    for (Index d = 0; d < A; d += kTileCols) {
+      std::uint32_t* panel = panels + d * units;
+      const Index used = units_of(unit, count) * kTileCols;
+      pack_cols_strided(unit, data + d, ld, A - d < kTileCols ? A - d : Index{kTileCols}, count, panel);
+      for (Index u = used; u < units * kTileCols; u += kLanes) store_u(panel + u, U{}, All{});
+    }
   }
 
   void run(const AttentionArgs& a, Index batch, Index kv_head) {

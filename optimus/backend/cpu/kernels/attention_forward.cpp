@@ -61,7 +61,7 @@ template <class T> struct Forward {
     const Index q_ld = a.heads * A, kv_ld = a.kv_heads * A, kv_head = head / (a.heads / a.kv_heads);
     const T* q = static_cast<const T*>(a.q) + (queries.batch * a.queries + queries.begin) * q_ld + head * A;
     const T *k = static_cast<const T*>(a.k) + queries.batch * a.keys * kv_ld + kv_head * A, *v = static_cast<const T*>(a.v) + queries.batch * a.keys * kv_ld + kv_head * A;
-    pack_columns(unit, q, q_ld, queries.end - queries.begin, A, q_units);
+    pack_cols(unit, q, q_ld, queries.end - queries.begin, A, q_units);
     for (Index i = 0; i < kQueryBlock * A; i += kLanes) store(o + i, F{}, All{});
     for (Index i = 0; i < kQueryBlock; i += kLanes) store(top + i, splat(-kInfinity), All{}), store(total + i, F{}, All{});
     const Index last_key = queries.position(queries.end - 1) + 1;

@@ -71,32 +71,6 @@ struct Mask {
   }
 };
 
-/// Packs rows [row, row + width) of `data` as panels of kTileCols columns; k runs along the rows.
-template <class Unit, class T> void pack_columns(Unit unit, const T* data, Index ld, Index width, Index depth, std::uint32_t* panels) {
-  for (Index w = 0; w < width; w += kTileCols) {
-    const int have = static_cast<int>(width - w < kTileCols ? width - w : kTileCols);
-    pack_k_contiguous(unit, data + w * ld, ld, have, depth, panels + w * units_of(unit, depth), kTileCols);
-  }
-}
-/// The same, k runs from row to row.
-template <class Unit, class T> void pack_columns_strided(Unit unit, const T* data, Index ld, Index width, Index depth, std::uint32_t* panels) {
-  for (Index w = 0; w < width; w += kTileCols) {
-    const int have = static_cast<int>(width - w < kTileCols ? width - w : kTileCols);
-    pack_k_strided(unit, data + w, ld, have, depth, panels + w * units_of(unit, depth), kTileCols);
-  }
-}
-/// Packs `rows` rows as row panels; k runs along them.
-template <class Unit, class T> void pack_rows(Unit unit, const T* data, Index ld, Index rows, Index depth, std::uint32_t* panels) {
-  const RowPanels cut(rows);
-  for (Index p = 0; p < cut.count; ++p)
-    pack_k_contiguous(unit, data + cut.begin(p) * ld, ld, cut.height(p), depth, panels + cut.begin(p) * units_of(unit, depth), cut.height(p));
-}
-template <class Unit, class T> void pack_rows_strided(Unit unit, const T* data, Index ld, Index rows, Index depth, std::uint32_t* panels) {
-  const RowPanels cut(rows);
-  for (Index p = 0; p < cut.count; ++p)
-    pack_k_strided(unit, data + cut.begin(p), ld, cut.height(p), depth, panels + cut.begin(p) * units_of(unit, depth), cut.height(p));
-}
-
 /// c[rows, cols] (+)= a * b for packed a (rows) and one packed panel b. units of k; row panels of a are `a_units` deep.
 template <class Unit> void multiply(const std::uint32_t* a, Index a_units, Index rows, const std::uint32_t* b, Index units, float* c, Index ld, int cols, bool accumulate) {
   const RowPanels cut(rows);

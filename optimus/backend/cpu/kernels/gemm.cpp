@@ -13,18 +13,16 @@ static_assert(kMaxCols % kTileCols == 0);
 
 struct Scratch { std::uint32_t *a, *b; float* c; };
 
-template <class Unit, class T> void pack(const GemmSide& side, Index row, int width, Index k, Index depth, std::uint32_t* panel, int panel_width) {
-  const auto* data = static_cast<const T*>(side.data);
-  if (side.k_contiguous) pack_k_contiguous(Unit{}, data + row * side.ld + k, side.ld, width, depth, panel, panel_width);
-  else pack_k_strided(Unit{}, data + k * side.ld + row, side.ld, width, depth, panel, panel_width);
+template <class T> const T* entry(const GemmSide& side, Index row, Index k) {
+  return static_cast<const T*>(side.data) + (side.k_contiguous ? row * side.ld + k : k * side.ld + row);
 }
 
 /// Columns of b, rows [begin, end) of a and `depth` of k, into `out`; b is packed.
 template <class Unit, class A> void multiply_rows(const GemmTask& task, Index begin, Index end, Index k, Index depth, const Scratch& scratch, TileOut out) {
   const Index units = units_of(Unit{}, depth), element_bytes = out.is_bf16 ? 2 : 4;
   const RowPanels panels(end - begin);
-  for (Index p = 0; p < panels.count; ++p)
-    pack<Unit, A>(task.a, begin + panels.begin(p), panels.height(p), k, depth, scratch.a + panels.begin(p) * units, panels.height(p));
+  if (task.a.k_contiguous) pack_rows(Unit{}, entry<A>(task.a, begin, k), task.a.ld, end - begin, depth, scratch.a);
+  else pack_rows_strided(Unit{}, entry<A>(task.a, begin, k), task.a.ld, end - begin, depth, scratch.a);
   for (Index n = 0; n < task.n; n += kTileCols) {
     out.cols = static_cast<int>(task.n - n < kTileCols ? task.n - n : kTileCols);
     for (Index p = 0; p < panels.count; ++p) {
@@ -52,10 +50,8 @@ template <class Unit, class A, class B> void run(const GemmTask& task, void* mem
   if (uses_sums) out = {scratch.c, task.n, 0, false, false};
   for (Index k = 0; k < task.k || k == 0; k += max_depth) {
     const Index depth = task.k - k < max_depth ? task.k - k : max_depth;
-    for (Index n = 0; n < task.n; n += kTileCols) {
-      const int width = static_cast<int>(task.n - n < kTileCols ? task.n - n : kTileCols);
-      pack<Unit, B>(task.b, n, width, k, depth, scratch.b + n * units_of(Unit{}, depth), kTileCols);
-    }
+    if (task.b.k_contiguous) pack_cols(Unit{}, entry<B>(task.b, 0, k), task.b.ld, task.n, depth, scratch.b);
+    else pack_cols_strided(Unit{}, entry<B>(task.b, 0, k), task.b.ld, task.n, depth, scratch.b);
     for (Index m = 0; m < task.m; m += kBlockRows)
       multiply_rows<Unit, A>(task, m, task.m - m < kBlockRows ? task.m : m + kBlockRows, k, depth, scratch, out);
     out.accumulate = true;

@@ -36,7 +36,7 @@ template <class T> void clamp_backward(const void* dy, const void* in, float lim
 }
 void to_bf16(const float* in, void* out, Index begin, Index end) {
   auto* y = static_cast<Bf16*>(out);
-  for_vectors(end - begin, [&](Index i, auto n) { store(y + begin + i, load(in + begin + i, n), n); });
+  for_vectors(end - begin, [&](Index i, auto n) { store_exact(y + begin + i, load(in + begin + i, n), n); });
 }
 void to_f32(const void* in, float* out, Index begin, Index end) {
   const auto* x = static_cast<const Bf16*>(in);

@@ -70,15 +70,25 @@ inline U round_bf16(F v) {
   const U rounded = (u + 0x7fffU + ((u >> 16) & 1U)) >> 16;
   return (v == v) ? rounded : ((u >> 16) | 0x40U);
 }
-inline void store(Bf16* p, F v, All) { const H h = __builtin_convertvector(round_bf16(v), H); __builtin_memcpy(p, &h, sizeof h); }
-inline void store(Bf16* p, F v, Some s) {
+inline void store_halves(Bf16* p, U v, All) { const H h = __builtin_convertvector(v, H); __builtin_memcpy(p, &h, sizeof h); }
+inline void store_halves(Bf16* p, U v, Some s) {
 #if defined(__AVX512F__)
-  _mm512_mask_cvtepi32_storeu_epi16(p, mask_of(s), (__m512i)round_bf16(v));
+  _mm512_mask_cvtepi32_storeu_epi16(p, mask_of(s), (__m512i)v);
 #else
-  const H h = __builtin_convertvector(round_bf16(v), H);
+  const H h = __builtin_convertvector(v, H);
   __builtin_memcpy(p, &h, 2 * static_cast<std::size_t>(s.n));
 #endif
 }
+/// Rounded to nearest even. The processor's own conversion, where there is one, takes numbers below 1.2e-38 for 0.
+#if defined(__AVX512BF16__)
+inline void store(Bf16* p, F v, All) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), (__m256i)_mm512_cvtneps_pbh((__m512)v)); }
+inline void store(Bf16* p, F v, Some s) { _mm256_mask_storeu_epi16(p, mask_of(s), (__m256i)_mm512_cvtneps_pbh((__m512)v)); }
+#else
+template <class N> inline void store(Bf16* p, F v, N n) { store_halves(p, round_bf16(v), n); }
+#endif
+/// The same for every number, as conversions of tensors promise.
+template <class N> inline void store_exact(Bf16* p, F v, N n) { store_halves(p, round_bf16(v), n); }
+template <class N> inline void store_exact(float* p, F v, N n) { store(p, v, n); }
 
 inline float to_float(float x) { return x; }
 inline float to_float(Bf16 x) { return __builtin_bit_cast(float, static_cast<std::uint32_t>(x.bits) << 16); }

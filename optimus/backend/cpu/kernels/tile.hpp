@@ -10,7 +10,7 @@
 namespace optimus::cpu::OPTIMUS_ISA {
 
 inline constexpr int kTileRows = kLanes == 16 ? 14 : 6;
-inline constexpr int kTileVectors = 2;
+inline constexpr int kTileVectors = 2;  // put_part is written for two
 inline constexpr int kTileCols = kTileVectors * kLanes;
 
 #if defined(__AVX512BF16__)
@@ -22,6 +22,9 @@ inline constexpr bool kHasPairs = false;
 /// What a unit holds when both sides are bf16 (kPairs where possible), else floats.
 struct Floats { static constexpr int k_per_unit = 1; };
 struct Pairs { static constexpr int k_per_unit = 2; };
+
+inline Index units_of(Floats, Index depth) { return depth; }
+inline Index units_of(Pairs, Index depth) { return (depth + 1) / 2; }
 
 inline F multiply_add(Floats, U a, U b, F c) { return fma((F)a, (F)b, c); }
 #if defined(__AVX512BF16__)
@@ -91,19 +94,57 @@ template <class N> inline U column_units(Pairs, const Bf16* p, Index ld, bool ha
   return has_next ? (load_u(&p[ld].bits, n) << 16) | low : low;
 }
 
-/// Packs a panel whose rows are columns of `src`: k runs from row to row.
-template <class Unit, class T>
-inline void pack_k_strided(Unit unit, const T* src, Index ld, int width, Index depth, std::uint32_t* panel, int panel_width) {
-  for (Index k = 0; k < depth; k += Unit::k_per_unit, panel += panel_width) {
+/// Rows cut into panels of nearly equal height: a short last panel would run at the speed of a full one.
+struct RowPanels {
+  Index rows, count;
+  explicit RowPanels(Index rows_) : rows(rows_), count((rows_ + kTileRows - 1) / kTileRows) {}
+  [[nodiscard]] Index begin(Index panel) const { return panel * (rows / count) + (panel < rows % count ? panel : rows % count); }
+  [[nodiscard]] int height(Index panel) const { return static_cast<int>(rows / count + (panel < rows % count ? 1 : 0)); }
+};
+
+/// Packs `rows` rows of `src` as row panels; k runs along them.
+template <class Unit, class T> inline void pack_rows(Unit unit, const T* src, Index ld, Index rows, Index depth, std::uint32_t* panels) {
+  const RowPanels cut(rows);
+  for (Index p = 0; p < cut.count; ++p)
+    pack_k_contiguous(unit, src + cut.begin(p) * ld, ld, cut.height(p), depth, panels + cut.begin(p) * units_of(unit, depth), cut.height(p));
+}
+
+/// Packs `cols` rows of `src` as panels of kTileCols columns; k runs along them.
+template <class Unit, class T> inline void pack_cols(Unit unit, const T* src, Index ld, Index cols, Index depth, std::uint32_t* panels) {
+  for (Index w = 0; w < cols; w += kTileCols) {
+    const int have = static_cast<int>(cols - w < kTileCols ? cols - w : kTileCols);
+    pack_k_contiguous(unit, src + w * ld, ld, have, depth, panels + w * units_of(unit, depth), kTileCols);
+  }
+}
+
+/// The same for sides whose rows are columns of `src`, k running from row to row. Memory is walked once, row by row: a panel at a time would touch a page for
+/// every few numbers.
+template <class Unit, class T> inline void pack_rows_strided(Unit unit, const T* src, Index ld, Index rows, Index depth, std::uint32_t* panels) {
+  const RowPanels cut(rows);
+  const Index units = units_of(unit, depth);
+  const int low = static_cast<int>(rows / cut.count), num_high = static_cast<int>(rows % cut.count);
+  for (Index k = 0, u = 0; k < depth; k += Unit::k_per_unit, ++u) {
     const T* row = src + k * ld;
-    for (int w = 0; w < panel_width; w += kLanes) {
-      const int have = width - w, store_width = panel_width - w;
-      U units{};
-      if (have >= kLanes) units = column_units(unit, row + w, ld, k + 1 < depth, All{});
-      else if (have > 0) units = column_units(unit, row + w, ld, k + 1 < depth, Some{have});
-      if (store_width >= kLanes) store_u(panel + w, units, All{});
-      else store_u(panel + w, units, Some{store_width});
+    std::uint32_t* panel = panels;
+    for (int p = 0; p < cut.count; ++p) {
+      const int height = low + (p < num_high ? 1 : 0);
+      store_u(panel + u * height, column_units(unit, row, ld, k + 1 < depth, Some{height}), Some{height});
+      row += height;
+      panel += units * height;
     }
+  }
+}
+template <class Unit, class T> inline void pack_cols_strided(Unit unit, const T* src, Index ld, Index cols, Index depth, std::uint32_t* panels) {
+  const Index units = units_of(unit, depth);
+  for (Index k = 0, u = 0; k < depth; k += Unit::k_per_unit, ++u) {
+    const T* row = src + k * ld;
+    for (Index w = 0; w < cols; w += kLanes) {
+      std::uint32_t* out = panels + w / kTileCols * kTileCols * units + u * kTileCols + w % kTileCols;
+      if (cols - w >= kLanes) store_u(out, column_units(unit, row + w, ld, k + 1 < depth, All{}), All{});
+      else store_u(out, column_units(unit, row + w, ld, k + 1 < depth, Some{static_cast<int>(cols - w)}), All{});
+    }
+    if (const Index rest = (cols + kLanes - 1) / kLanes % kTileVectors; rest != 0)  // whole vectors missing in the last panel
+      store_u(panels + cols / kTileCols * kTileCols * units + u * kTileCols + rest * kLanes, U{}, All{});
   }
 }
 
@@ -119,11 +160,20 @@ template <class T, class N> inline void put(T* c, F value, bool accumulate, N n)
   if (accumulate) value += load(c, n);
   store(c, value, n);
 }
-template <class T> inline void put_row(T* c, const F* row, const TileOut& out) {
-  for (int j = 0; j < kTileVectors; ++j) {
-    const int left = out.cols - j * kLanes;
-    if (left >= kLanes) put(c + j * kLanes, row[j], out.accumulate, All{});
-    else if (left > 0) put(c + j * kLanes, row[j], out.accumulate, Some{left});
+/// Stores a tile from registers: every index is a constant once unrolled, and must be, or the compiler spills the whole tile.
+template <bool kAccumulate, int Rows, class T> [[gnu::always_inline]] inline void put_tile(const F (&acc)[Rows][kTileVectors], T* c, Index ld) {
+#pragma GCC unroll 14
+  for (int i = 0; i < Rows; ++i) {
+#pragma GCC unroll 2
+    for (int j = 0; j < kTileVectors; ++j) put(c + i * ld + j * kLanes, acc[i][j], kAccumulate, All{});
+  }
+}
+template <int Rows, class T> [[gnu::always_inline]] inline void put_part(const F (&acc)[Rows][kTileVectors], T* c, Index ld, int cols, bool accumulate) {
+#pragma GCC unroll 14
+  for (int i = 0; i < Rows; ++i) {
+    if (cols >= kLanes) put(c + i * ld, acc[i][0], accumulate, All{});
+    else put(c + i * ld, acc[i][0], accumulate, Some{cols});
+    if (cols > kLanes) put(c + i * ld + kLanes, acc[i][1], accumulate, Some{cols - kLanes});
   }
 }
 
@@ -143,12 +193,20 @@ template <class Unit, int Rows> inline void accumulate_tile(Unit unit, const std
 }
 
 template <class Unit, int Rows> [[gnu::noinline]] void tile(const std::uint32_t* a, const std::uint32_t* b, Index units, const TileOut& out) {
+  const TileOut to = out;
+  auto* c = static_cast<char*>(to.c);
+  for (int i = 0; i < Rows; ++i) __builtin_prefetch(c + i * to.ld * (to.is_bf16 ? 2 : 4), 1);
   F acc[Rows][kTileVectors] = {};
   accumulate_tile<Unit, Rows>(Unit{}, a, b, units, acc);
-#pragma GCC unroll 14
-  for (int i = 0; i < Rows; ++i) {
-    if (out.is_bf16) put_row(static_cast<Bf16*>(out.c) + i * out.ld, acc[i], out);
-    else put_row(static_cast<float*>(out.c) + i * out.ld, acc[i], out);
+  if (to.cols < kTileCols) {
+    if (to.is_bf16) put_part(acc, static_cast<Bf16*>(to.c), to.ld, to.cols, to.accumulate);
+    else put_part(acc, static_cast<float*>(to.c), to.ld, to.cols, to.accumulate);
+  } else if (to.is_bf16) {
+    if (to.accumulate) put_tile<true>(acc, static_cast<Bf16*>(to.c), to.ld);
+    else put_tile<false>(acc, static_cast<Bf16*>(to.c), to.ld);
+  } else {
+    if (to.accumulate) put_tile<true>(acc, static_cast<float*>(to.c), to.ld);
+    else put_tile<false>(acc, static_cast<float*>(to.c), to.ld);
   }
 }
 
@@ -163,16 +221,5 @@ template <class Unit> inline TileFunction tile_of(int rows) {
   };
   return kTiles[rows - 1];
 }
-
-/// Rows cut into panels of nearly equal height: a short last panel would run at the speed of a full one.
-struct RowPanels {
-  Index rows, count;
-  explicit RowPanels(Index rows_) : rows(rows_), count((rows_ + kTileRows - 1) / kTileRows) {}
-  [[nodiscard]] Index begin(Index panel) const { return panel * (rows / count) + (panel < rows % count ? panel : rows % count); }
-  [[nodiscard]] int height(Index panel) const { return static_cast<int>(rows / count + (panel < rows % count ? 1 : 0)); }
-};
-
-inline Index units_of(Floats, Index depth) { return depth; }
-inline Index units_of(Pairs, Index depth) { return (depth + 1) / 2; }
 
 }  // namespace optimus::cpu::OPTIMUS_ISA

@@ -17,7 +17,7 @@ template <class G, class W> void adamw(const AdamWArgs& a, Index begin, Index en
     store(exp_avg + i, m, n);
     store(exp_avg_sq + i, v, n);
     store(master + i, w, n);
-    store(weight + i, w, n);
+    store_exact(weight + i, w, n);
   });
 }
 
@@ -28,7 +28,7 @@ template <class G, class W> void sgd(const AdamWArgs& a, Index begin, Index end)
   for_vectors(end - begin, [&](Index i, auto n) {
     const F w = load(master + i, n) * a.keep - load(gradient + i, n) * a.step_size;
     store(master + i, w, n);
-    store(weight + i, w, n);
+    store_exact(weight + i, w, n);
   });
 }
 
