@@ -37,6 +37,14 @@ int kind_of(const Error& error) {
   return kPlain;
 }
 
+/// The exit code with this number; an unknown number is a failure like any other.
+ExitCode exit_code(int number) {
+  for (const ExitCode code : {ExitCode::kConfig, ExitCode::kData, ExitCode::kCheckpoint, ExitCode::kNonFinite, ExitCode::kLostRank, ExitCode::kStoppedBySignal,
+                              ExitCode::kNoSpareNode})
+    if (static_cast<int>(code) == number) return code;
+  return ExitCode::kFailure;
+}
+
 View view_of(std::string& text) { return {reinterpret_cast<std::byte*>(text.data()), DType::kU8, {static_cast<Index>(text.size())}}; }
 ConstView view_of(std::string_view text) { return {reinterpret_cast<const std::byte*>(text.data()), DType::kU8, {static_cast<Index>(text.size())}}; }
 template <std::size_t n> View view_of(Index (&values)[n]) { return {reinterpret_cast<std::byte*>(values), DType::kI64, {static_cast<Index>(n)}}; }
@@ -98,7 +106,7 @@ void throw_failure(const Failure& failure) {
     case kNumericKind: throw NumericError(message);
     case kFileKind: throw FileError(message);
     case kInternalKind: throw InternalError(message);
-    default: throw Error(message, static_cast<ExitCode>(failure.code));
+    default: throw Error(message, exit_code(failure.code));
   }
 }
 

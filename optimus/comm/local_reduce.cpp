@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <type_traits>
 
 // The loops below are plain; the compiler makes a version for each instruction set and the loader picks one. Contraction is off
@@ -27,6 +28,12 @@ template <> struct Accumulator<BFloat16> {
   using type = float;
 };
 
+template <class A>
+[[gnu::always_inline]] inline bool is_nan(A value) {
+  if constexpr (std::is_floating_point_v<A>) return std::isnan(value);
+  return false;
+}
+
 template <Reduce reduce, class A>
 [[gnu::always_inline]] inline A combine(A a, A b) {
   if constexpr (reduce == Reduce::kSum && std::is_integral_v<A>) {
@@ -35,9 +42,9 @@ template <Reduce reduce, class A>
   } else if constexpr (reduce == Reduce::kSum) {
     return a + b;
   } else if constexpr (reduce == Reduce::kMax) {
-    return (a > b || a != a) ? a : b;
+    return (a > b || is_nan(a)) ? a : b;
   } else {
-    return (a < b || a != a) ? a : b;
+    return (a < b || is_nan(a)) ? a : b;
   }
 }
 

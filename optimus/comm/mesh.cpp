@@ -49,7 +49,7 @@ Mesh::Mesh(const ParallelConfig& config, Index world)
   if (config.order != "pp-dp-ep-tp" && config.order != "dp-pp-ep-tp")
     throw ConfigError(fmt::format("[comm] parallel.order is \"{}\"; it must be \"dp-pp-ep-tp\" or \"pp-dp-ep-tp\"", config.order));
   if (const std::string problem = layout_problem(config, world); !problem.empty()) throw ConfigError("[comm] " + problem);
-  dp_ = world / model_ranks(config);
+  dp_ = world / config.tp / config.ep / config.pp;
 }
 
 Coordinates Mesh::coordinates(Index rank) const {

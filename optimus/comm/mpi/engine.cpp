@@ -6,6 +6,7 @@
 #include <set>
 #include <vector>
 
+#include "optimus/base/log.hpp"
 #include "optimus/comm/mpi/backoff.hpp"
 #include "optimus/comm/mpi/failure_channel.hpp"
 #include "optimus/comm/mpi/handle.hpp"
@@ -32,6 +33,7 @@ struct Engine::State {
   std::vector<MPI_Status> statuses;
   std::vector<Message> completed;
   std::vector<Buffer> spare_buffers;
+  Index num_borrowed = 0;
   FailureChannel failures;
   bool is_broken = false;
 
@@ -163,8 +165,8 @@ void Engine::abandon(Operation& operation) noexcept {
     for (std::size_t i = 0; i < s.messages.size(); ++i)
       if (operation.contains(s.messages[i].owner) && !s.messages[i].is_send) MPI_Cancel(&s.requests[i]);
     poll_for(0.2);
-  } catch (const std::exception&) {
-    // MPI itself is failing; the error that led here is the one to report.
+  } catch (const std::exception& error) {
+    log_debug("while giving up a transfer: {}", error.what());  // the error that led here is the one to report
   }
   for (std::size_t i = s.messages.size(); i-- > 0;) {
     if (!operation.contains(s.messages[i].owner)) continue;
@@ -179,6 +181,8 @@ void Engine::stop_listening() { state_->failures.close(); }
 
 Staging::Staging(Engine& engine, Index bytes) : engine_(engine) {
   auto& spare = engine.state_->spare_buffers;
+  // Room for all that will come back: giving back cannot fail.
+  spare.reserve(spare.size() + static_cast<std::size_t>(++engine.state_->num_borrowed));
   // The smallest that is large enough.
   auto found = spare.end();
   for (auto buffer = spare.begin(); buffer != spare.end(); ++buffer)
@@ -192,11 +196,8 @@ Staging::Staging(Engine& engine, Index bytes) : engine_(engine) {
 }
 
 Staging::~Staging() {
-  try {
-    engine_.state_->spare_buffers.push_back(std::move(buffer_));
-  } catch (const std::exception&) {
-    // No memory to keep it in the store: it is freed instead.
-  }
+  --engine_.state_->num_borrowed;
+  engine_.state_->spare_buffers.push_back(std::move(buffer_));
 }
 
 }  // namespace optimus::mpi

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <vector>
 
+#include "optimus/base/log.hpp"
 #include "optimus/comm/communicator.hpp"
 #include "optimus/comm/mpi/backoff.hpp"
 #include "optimus/comm/mpi/handle.hpp"
@@ -70,8 +71,8 @@ void FailureChannel::announce() noexcept {
     int is_done = 0;
     for (Backoff backoff; is_done == 0 && backoff.seconds() < 2; backoff.pause())
       check(MPI_Testall(static_cast<int>(requests.size()), requests.data(), &is_done, MPI_STATUSES_IGNORE), "MPI_Testall");
-  } catch (const std::exception&) {
-    // Nothing more can be done here: the others find out by their time limit.
+  } catch (const std::exception& error) {
+    log_warning("[comm] the other ranks could not be told of the failure and will wait for their time limit: {}", error.what());
   }
 }
 

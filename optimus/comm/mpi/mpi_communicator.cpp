@@ -107,11 +107,13 @@ std::unique_ptr<Operation> MpiCommunicator::gather_and_add(View data, Reduce red
   move_bytes(data.data(), block(rank()), bytes);
   auto add = [staging, block, data, reduce, where] {
     std::vector<const std::byte*> sources;
+    sources.reserve(static_cast<std::size_t>(where.size));
     for (Index m = 0; m < where.size; ++m) sources.push_back(block(m));
     reduce_in_order(sources, data.dtype(), reduce, data.count(), data.data());
   };
   if (!is_direct()) return std::make_unique<Exchange>(next_channel(), plan_doubling_gather(where, staging->data(), bytes), std::move(add));
   std::vector<Part> parts;
+  parts.reserve(static_cast<std::size_t>(size()));
   for (Index m = 0; m < size(); ++m) parts.push_back({block(m), bytes});
   return std::make_unique<Exchange>(next_channel(), plan_all_gather(where, parts), std::move(add));
 }
@@ -124,6 +126,7 @@ std::unique_ptr<Request> MpiCommunicator::start_all_reduce(View data, Reduce red
     return start(gather_and_add(data, reduce), "all_reduce");
   Division division = divide(data.count(), size());
   std::vector<Index> counts;
+  counts.reserve(static_cast<std::size_t>(size()));
   for (Index m = 0; m < size(); ++m) counts.push_back(division.count(m));
   const Index element_bytes = dtype_bytes(data.dtype());
   std::byte* mine = data.data() + division.begin(rank()) * element_bytes;
