@@ -137,23 +137,27 @@ void read_unsupported(Fields& fields, const ModelConfig& config) {
   }
 }
 
-Json parse(const std::filesystem::path& path) {
-  std::string text;
-  try {
-    text = read_file(path);
-  } catch (const FileError& error) {
-    throw ConfigError(fmt::format("[model] cannot read the model's config.json: {}", error.what()));
-  }
+Json parse(const std::string& text, const std::string& origin) {
   Json json = Json::parse(text, nullptr, false);
-  if (json.is_discarded()) throw ConfigError(fmt::format("[model] {} is not JSON; give a Hugging Face config.json", path.string()));
-  if (!json.is_object()) throw ConfigError(fmt::format("[model] {} is no table of fields; give a Hugging Face config.json", path.string()));
+  if (json.is_discarded()) throw ConfigError(fmt::format("[model] {} is not JSON; give a Hugging Face config.json", origin));
+  if (!json.is_object()) throw ConfigError(fmt::format("[model] {} is no table of fields; give a Hugging Face config.json", origin));
   return json;
 }
 
 }  // namespace
 
 ModelConfig read_hf_config(const std::filesystem::path& path) {
-  const Json json = parse(path);
+  std::string text;
+  try {
+    text = read_file(path);
+  } catch (const FileError& error) {
+    throw ConfigError(fmt::format("[model] cannot read the model's config.json: {}", error.what()));
+  }
+  return parse_hf_config(text, path.string());
+}
+
+ModelConfig parse_hf_config(const std::string& text, const std::string& origin) {
+  const Json json = parse(text, origin);
   Fields fields(json);
   ModelConfig config;
   read_model_type(fields, config);
@@ -168,7 +172,7 @@ ModelConfig read_hf_config(const std::filesystem::path& path) {
   read_unsupported(fields, config);
   if (fields.problems().empty()) check_model(config, [&](std::string_view field, const std::string& message) { fields.add_problem(field, message); });
   if (fields.problems().empty()) return config;
-  std::string message = fmt::format("[model] {} does not describe a model that can be built:", path.string());
+  std::string message = fmt::format("[model] {} does not describe a model that can be built:", origin);
   for (const std::string& problem : fields.problems()) message += fmt::format("\n  {}", problem);
   throw ConfigError(message);
 }
