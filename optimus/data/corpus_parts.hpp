@@ -22,8 +22,8 @@ struct FileTokens {
   Index largest_id = -1;
 };
 
-/// Files up to 64 MiB together share a part; arrays of that size and more are parts of their own, in place. Depends on the files only.
-[[nodiscard]] std::vector<CorpusPart> plan_parts(const std::vector<InputFile>& files);
+/// Files up to `part_bytes` together share a part; arrays of that size and more are parts of their own, in place.
+[[nodiscard]] std::vector<CorpusPart> plan_parts(const std::vector<InputFile>& files, Index part_bytes);
 
 /// Where part `index` keeps its ids.
 [[nodiscard]] std::filesystem::path part_tokens_path(const std::filesystem::path& work, Index index);

@@ -24,6 +24,7 @@ struct PrepareOptions {
   std::string bin_dtype;                ///< "uint16" or "uint32"; needed for .bin
   Index shard_tokens = Index{1} << 27;  ///< S a sample
   Index num_workers = 1;                ///< threads of this rank
+  Index part_bytes = Index{64} << 20;   ///< input that is turned into ids as one piece of work; the result does not depend on it
 };
 
 struct PrepareResult {

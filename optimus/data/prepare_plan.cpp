@@ -65,7 +65,7 @@ PreparePlan make_prepare_plan(const PrepareOptions& o) {
   const auto raw = std::find_if(plan.files.begin(), plan.files.end(), [](const InputFile& f) { return f.kind == InputKind::kRaw; });
   if (raw != plan.files.end() && o.bin_dtype.empty()) throw ConfigError(fmt::format("[prepare] {}: say what its ids are with --bin-dtype uint16 or uint32", raw->path.string()));
   plan.raw_type = o.bin_dtype == "uint32" ? TokenType::kU32 : TokenType::kU16;
-  plan.parts = plan_parts(plan.files);
+  plan.parts = plan_parts(plan.files, o.part_bytes);
   const Index vocab_size = plan.tokenizer ? plan.tokenizer->vocab_size() : o.vocab_size;
   if (vocab_size > 0) plan.token_type = token_type_for(vocab_size);
   if (o.vocab_size > 0 && plan.end_of_document >= o.vocab_size) {

@@ -3,6 +3,7 @@
 
 #include <simdjson.h>
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -13,14 +14,18 @@ namespace optimus {
 /// A value in the file and its place ("model.merges[12]").
 class JsonNode {
  public:
-  JsonNode(const std::string& file, std::string place, simdjson::dom::element value) : file_(&file), place_(std::move(place)), value_(value) {}
+  /// Nothing stands for a member that is absent.
+  JsonNode(const std::string& file, std::string place, std::optional<simdjson::dom::element> value) : file_(&file), place_(std::move(place)), value_(value) {}
 
   [[noreturn]] void fail(const std::string& what) const {
     throw DataError("[tokenizer] " + *file_ + ": " + (place_.empty() ? std::string() : place_ + ": ") + what);
   }
-  [[nodiscard]] simdjson::dom::element value() const { return value_; }
-  [[nodiscard]] bool is_null() const { return value_.is_null(); }
-  [[nodiscard]] bool is_string() const { return value_.is_string(); }
+  [[nodiscard]] simdjson::dom::element value() const {
+    if (!value_) fail("is missing");
+    return *value_;
+  }
+  [[nodiscard]] bool is_null() const { return !value_ || value_->is_null(); }
+  [[nodiscard]] bool is_string() const { return value().is_string(); }
 
   /// A member that must be there.
   [[nodiscard]] JsonNode at(std::string_view key) const {
@@ -31,7 +36,7 @@ class JsonNode {
   /// A member that may be absent or null; both read as null.
   [[nodiscard]] JsonNode find(std::string_view key) const {
     simdjson::dom::element found;
-    if (object().at_key(key).get(found)) return child(key, simdjson::dom::element());
+    if (object().at_key(key).get(found)) return child(key, std::nullopt);
     return child(key, found);
   }
   [[nodiscard]] bool has(std::string_view key) const {
@@ -40,42 +45,42 @@ class JsonNode {
   }
   [[nodiscard]] simdjson::dom::object object() const {
     simdjson::dom::object o;
-    if (value_.get(o)) fail("must be an object");
+    if (value().get(o)) fail("must be an object");
     return o;
   }
   [[nodiscard]] std::string_view text() const {
     std::string_view s;
-    if (value_.get(s)) fail("must be a string");
+    if (value().get(s)) fail("must be a string");
     return s;
   }
   [[nodiscard]] std::int64_t integer() const {
     std::int64_t i = 0;
-    if (value_.get(i)) fail("must be a whole number");
+    if (value().get(i)) fail("must be a whole number");
     return i;
   }
   [[nodiscard]] bool flag(std::string_view key, bool when_absent) const {
     if (!has(key)) return when_absent;
     bool b = false;
     const JsonNode node = at(key);
-    if (node.value_.get(b)) node.fail("must be true or false");
+    if (node.value().get(b)) node.fail("must be true or false");
     return b;
   }
   /// Calls visit(JsonNode) for each element of an array.
   template <class Visit> void each(Visit&& visit) const {
     simdjson::dom::array a;
-    if (value_.get(a)) fail("must be an array");
+    if (value().get(a)) fail("must be an array");
     std::size_t i = 0;
     for (const simdjson::dom::element item : a) visit(JsonNode(*file_, place_ + "[" + std::to_string(i++) + "]", item));
   }
   [[nodiscard]] static std::string quoted(std::string_view s) { return std::string(1, '"').append(s) += '"'; }
 
  private:
-  [[nodiscard]] JsonNode child(std::string_view key, simdjson::dom::element found) const {
+  [[nodiscard]] JsonNode child(std::string_view key, std::optional<simdjson::dom::element> found) const {
     return {*file_, place_.empty() ? std::string(key) : place_ + "." + std::string(key), found};
   }
   const std::string* file_;
   std::string place_;
-  simdjson::dom::element value_;
+  std::optional<simdjson::dom::element> value_;
 };
 
 struct TokenizerFile;
