@@ -14,7 +14,12 @@ void add_commands(CLI::App& app, Action& action) {
   add_tokenize_command(app, action);
   add_dataset_command(app, action);
   add_pretrain_command(app, action);
+  add_eval_command(app, action);
+  add_generate_command(app, action);
   add_loss_command(app, action);
+  add_checkpoint_command(app, action);
+  add_convert_command(app, action);
+  add_bench_command(app, action);
   add_config_docs_command(app, action);
   add_version_command(app, action);
 }

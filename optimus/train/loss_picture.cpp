@@ -80,7 +80,7 @@ std::string draw_curve(std::span<const CurvePoint> points, Index columns, Index 
   return text + fmt::format("{:>8}  {:<{}}{:>10.0f}\n", "step", fmt::format("{:.0f}", x_extent.low), std::max<Index>(columns - 10, 1), x_extent.high);
 }
 
-std::string draw_losses(const std::string& metrics_path, Index columns, Index rows) {
+std::vector<CurvePoint> read_losses(const std::string& metrics_path) {
   std::ifstream in(metrics_path);
   if (!in) throw FileError(fmt::format("[log] cannot read {}", metrics_path));
   std::vector<CurvePoint> points;
@@ -88,7 +88,7 @@ std::string draw_losses(const std::string& metrics_path, Index columns, Index ro
     const auto json = nlohmann::json::parse(line, nullptr, false);
     if (json.is_object() && json.contains("step") && json.contains("lm_loss") && json["step"].is_number() && json["lm_loss"].is_number()) points.push_back({json["step"].get<double>(), json["lm_loss"].get<double>()});
   }
-  return draw_curve(points, columns, rows);
+  return points;
 }
 
 }  // namespace optimus

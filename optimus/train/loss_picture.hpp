@@ -3,6 +3,7 @@
 
 #include <span>
 #include <string>
+#include <vector>
 
 #include "optimus/base/index.hpp"
 
@@ -16,6 +17,6 @@ struct CurvePoint { double x = 0, y = 0; };
 [[nodiscard]] std::string draw_curve(std::span<const CurvePoint> points, Index columns = 72, Index rows = 12);
 
 /// The losses in a metrics.jsonl, as points (step, lm_loss).  Errors: FileError.
-[[nodiscard]] std::string draw_losses(const std::string& metrics_path, Index columns = 72, Index rows = 12);
+[[nodiscard]] std::vector<CurvePoint> read_losses(const std::string& metrics_path);
 
 }  // namespace optimus

@@ -26,12 +26,12 @@ std::string progress_text(const StepRecord& record, Index last_step, double seco
   return text + fmt::format("  ETA {}", format_duration(seconds_left));
 }
 
-Progress::Progress(Index first_step, Index last_step, Index interval, const std::filesystem::path& log_file)
+TrainingProgress::TrainingProgress(Index first_step, Index last_step, Index interval, const std::filesystem::path& log_file)
     : first_step_(first_step), last_step_(last_step), interval_(interval), is_terminal_(::isatty(STDERR_FILENO) == 1), log_file_(log_file) {}
 
-Progress::~Progress() { end_line(); }
+TrainingProgress::~TrainingProgress() { end_line(); }
 
-void Progress::show(const StepRecord& record) {
+void TrainingProgress::show(const StepRecord& record) {
   const auto done = static_cast<double>(record.step - first_step_ + 1);
   const std::string text = progress_text(record, last_step_, timer_.seconds() / done * static_cast<double>(last_step_ - record.step));
   const bool is_due = record.step % interval_ == 0 || record.step == last_step_;
@@ -45,7 +45,7 @@ void Progress::show(const StepRecord& record) {
   if (is_due) log_file_.append(text);
 }
 
-void Progress::end_line() {
+void TrainingProgress::end_line() {
   if (is_line_open_) std::fputc('\n', stderr);
   is_line_open_ = false;
 }

@@ -16,13 +16,13 @@ namespace optimus {
 [[nodiscard]] std::string progress_text(const StepRecord& record, Index last_step, double seconds_left);
 
 /// Of one rank: standard error and the run's log.txt.
-class Progress {
+class TrainingProgress {
  public:
   /// Plain lines every `interval` steps in log.txt, and on standard error where that is no terminal.
-  Progress(Index first_step, Index last_step, Index interval, const std::filesystem::path& log_file);
-  ~Progress();
-  Progress(const Progress&) = delete;
-  Progress& operator=(const Progress&) = delete;
+  TrainingProgress(Index first_step, Index last_step, Index interval, const std::filesystem::path& log_file);
+  ~TrainingProgress();
+  TrainingProgress(const TrainingProgress&) = delete;
+  TrainingProgress& operator=(const TrainingProgress&) = delete;
   void show(const StepRecord& record);
   /// Ends the renewed line, so that other output starts on one of its own.
   void end_line();

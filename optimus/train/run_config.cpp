@@ -18,8 +18,8 @@ void check_steps(const RunConfig& c, const ConfigSource& source, Problems& probl
   }
 }
 
-void check_data(const RunConfig& c, bool must_run, Problems& problems) {
-  if (must_run && c.data.path.empty() && c.data.sources.empty()) problems.add("data.path", "is not set: name a folder made by `optimus prepare`, or data.sources");
+void check_data(const RunConfig& c, bool needs_data, Problems& problems) {
+  if (needs_data && c.data.path.empty() && c.data.sources.empty()) problems.add("data.path", "is not set: name a folder made by `optimus prepare`, or data.sources");
   if (!c.data.path.empty() && !c.data.sources.empty()) problems.add("data.sources", "is set beside data.path; give one of the two");
   for (std::size_t i = 0; i < c.data.sources.size(); ++i) {
     if (c.data.sources[i].path.empty()) problems.add(fmt::format("data.sources[{}].path", i), "is empty: name a folder made by `optimus prepare`");
@@ -94,7 +94,7 @@ RunConfig load(ConfigSource source, const RunWorld& world) {
     const bool is_model_whole = problems.empty();
     if (c.run.tokens) c.run.steps = ceil_div(*c.run.tokens, checked_mul(c.batch.global_batch, c.data.sequence_length));
     check_steps(c, s, problems);
-    check_data(c, world.must_run, problems);
+    check_data(c, world.must_run && world.needs_data, problems);
     if (world.must_run) check_supported(c, problems);
     check_signals(c, problems);
     check_batch(c, world.ranks, problems);

@@ -45,7 +45,7 @@ void RunLog::add(const StepRecord& record) {
 
 void RunLog::end() {
   progress_.end_line();
-  if (::isatty(STDERR_FILENO) == 1) std::fputs(draw_losses(metrics_path_).c_str(), stderr);
+  if (::isatty(STDERR_FILENO) == 1) std::fputs(draw_curve(read_losses(metrics_path_)).c_str(), stderr);
   log_info("metrics, checkpoints and log are in {}", config_.run.dir);
 }
 

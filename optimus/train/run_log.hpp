@@ -26,7 +26,7 @@ class RunLog {
   std::string metrics_path_;
   std::unique_ptr<LineFile> metrics_;
   std::unique_ptr<EventFile> events_;
-  Progress progress_;
+  TrainingProgress progress_;
 };
 
 }  // namespace optimus
