@@ -55,7 +55,7 @@ TEST_F(PrepareResume, SurvivesBeingKilledAtAnyTime) {
       run_prepare(options(out));
       _exit(0);
     }
-    usleep(static_cast<useconds_t>(300 * (attempt + 1)));
+    usleep(static_cast<useconds_t>(100 * (attempt + 1)));
     kill(child, SIGKILL);
     int status = 0;
     waitpid(child, &status, 0);
