@@ -26,7 +26,7 @@ ConfigNode* child_or_new(ConfigNode& node, const KeyStep& step, const std::strin
   if (const ConfigNode* child = child_of(node, step)) return const_cast<ConfigNode*>(child);
   ConfigNode fresh;
   fresh.where = where;
-  if (node.kind == Kind::kTable && !step.name.empty()) return &node.members.emplace_back(step.name, std::move(fresh)).second;
+  if (node.kind == Kind::kTable && !step.name.empty()) return &node.members.emplace_back(ConfigMember{step.name, std::move(fresh)}).value;
   if (node.kind == Kind::kList && step.index == static_cast<Index>(node.elements.size())) return &node.elements.emplace_back(std::move(fresh));
   return nullptr;
 }
@@ -39,7 +39,7 @@ void put(ConfigNode& target, ConfigNode value) {
   }
   for (auto& [key, member] : value.members) {
     if (ConfigNode* existing = target.find(key)) put(*existing, std::move(member));
-    else target.members.emplace_back(key, std::move(member));
+    else target.members.push_back({key, std::move(member)});
   }
 }
 

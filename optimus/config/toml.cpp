@@ -25,7 +25,7 @@ ConfigNode convert(const toml::node& node, const WhereOf& where_of) {
   ConfigNode result;
   result.where = where_of(node);
   if (const auto* table = node.as_table()) {
-    for (const auto& [key, child] : *table) result.members.emplace_back(std::string(key.str()), convert(child, where_of));
+    for (const auto& [key, child] : *table) result.members.push_back({std::string(key.str()), convert(child, where_of)});
   } else if (const auto* array = node.as_array()) {
     result.kind = Kind::kList;
     for (const auto& child : *array) result.elements.push_back(convert(child, where_of));

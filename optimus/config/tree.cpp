@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace optimus {
 namespace {
@@ -36,8 +37,8 @@ std::string value_text(const ConfigNode& node) {
 }  // namespace
 
 const ConfigNode* ConfigNode::find(std::string_view key) const {
-  const auto found = std::find_if(members.begin(), members.end(), [&](const auto& member) { return member.first == key; });
-  return found == members.end() ? nullptr : &found->second;
+  const auto found = std::find_if(members.begin(), members.end(), [&](const auto& member) { return member.name == key; });
+  return found == members.end() ? nullptr : &found->value;
 }
 
 ConfigNode* ConfigNode::find(std::string_view key) { return const_cast<ConfigNode*>(std::as_const(*this).find(key)); }

@@ -3,12 +3,13 @@
 
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "optimus/base/index.hpp"
 
 namespace optimus {
+
+struct ConfigMember;
 
 /// One value, list or table. `where` names the line or the override that set it: "run.toml:12" or "--set run.steps=5".
 struct ConfigNode {
@@ -19,15 +20,21 @@ struct ConfigNode {
   bool boolean = false;
   Index integer = 0;
   double real = 0;
-  std::string text;                                         ///< of kString; of kOther (dates and times) as written
-  std::vector<std::pair<std::string, ConfigNode>> members;  ///< of kTable
-  std::vector<ConfigNode> elements;                         ///< of kList
+  std::string text;                   ///< of kString; of kOther (dates and times) as written
+  std::vector<ConfigMember> members;  ///< of kTable
+  std::vector<ConfigNode> elements;   ///< of kList
 
   /// Member `key` of a table, or nullptr.
   [[nodiscard]] const ConfigNode* find(std::string_view key) const;
   [[nodiscard]] ConfigNode* find(std::string_view key);
   /// The value as TOML writes it, and its type in words: `"many" (a string)`.
   [[nodiscard]] std::string describe_value() const;
+};
+
+/// One key of a table.
+struct ConfigMember {
+  std::string name;
+  ConfigNode value;
 };
 
 /// `text` in quotes, with TOML's escapes.
