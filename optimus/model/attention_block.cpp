@@ -9,7 +9,7 @@ namespace {
 
 /// What differs between the projections of queries, keys and values.
 struct Projection {
-  ConstView w_OD, gain_O;   ///< no gain: no norm
+  ConstView w_OD, gain_O;  ///< no gain: no norm
   bool is_rotated = false;
 };
 
@@ -48,7 +48,12 @@ ProjectionSaved allocate_projection(const ModelContext& c, Index width, bool has
 
 AttentionShape attention_shape(const ModelContext& c) {
   const ModelConfig& model = c.model();
-  return {.batch = c.sequences, .queries = c.sequence_length, .keys = c.sequence_length, .heads = model.num_attention_heads, .kv_heads = model.num_key_value_heads, .head_size = model.head_size()};
+  return {.batch = c.sequences,
+          .queries = c.sequence_length,
+          .keys = c.sequence_length,
+          .heads = model.num_attention_heads,
+          .kv_heads = model.num_key_value_heads,
+          .head_size = model.head_size()};
 }
 
 }  // namespace
@@ -74,7 +79,8 @@ void attention_block_forward(const ModelContext& c, const AttentionWeights& w, C
   if (y_TD.exists()) ops::linear_forward(c.backend, s.o_TQ, w.w_o_DQ, y_TD);
 }
 
-void attention_block_backward(const ModelContext& c, const AttentionWeights& w, ConstView n_TD, const AttentionSaved& s, ConstView dy_TD, View dn_TD, const AttentionWeights& dw) {
+void attention_block_backward(const ModelContext& c, const AttentionWeights& w, ConstView n_TD, const AttentionSaved& s, ConstView dy_TD, View dn_TD,
+                              const AttentionWeights& dw) {
   Scratch scratch(c.arena);
   const View do_TQ = scratch.like(s.o_TQ), dq_TQ = scratch.like(s.q.out), dk_TG = scratch.like(s.k.out), dv_TG = scratch.like(s.v.out);
 

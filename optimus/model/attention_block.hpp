@@ -10,10 +10,14 @@
 namespace optimus {
 
 /// Weights, or their gradients.
-struct AttentionWeights { View w_q_QD, w_k_GD, w_v_GD, w_o_DQ, q_norm_Q, k_norm_G; };
+struct AttentionWeights {
+  View w_q_QD, w_k_GD, w_v_GD, w_o_DQ, q_norm_Q, k_norm_G;
+};
 
 /// One of the three projections. `raw` is the product before norm and clip; without either it is `out`.
-struct ProjectionSaved { View raw, rstd_T, out; };
+struct ProjectionSaved {
+  View raw, rstd_T, out;
+};
 
 struct AttentionSaved {
   ProjectionSaved q, k, v;
@@ -28,6 +32,7 @@ void attention_project(const ModelContext& c, const AttentionWeights& w, ConstVi
 /// Writes `s` and y_TD. A y_TD that does not exist: only what backward needs (recomputation).
 void attention_block_forward(const ModelContext& c, const AttentionWeights& w, ConstView n_TD, const AttentionSaved& s, View y_TD);
 /// Writes:   dn_TD overwritten, dw accumulated.
-void attention_block_backward(const ModelContext& c, const AttentionWeights& w, ConstView n_TD, const AttentionSaved& s, ConstView dy_TD, View dn_TD, const AttentionWeights& dw);
+void attention_block_backward(const ModelContext& c, const AttentionWeights& w, ConstView n_TD, const AttentionSaved& s, ConstView dy_TD, View dn_TD,
+                              const AttentionWeights& dw);
 
 }  // namespace optimus

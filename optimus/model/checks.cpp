@@ -41,7 +41,8 @@ void check_heads(const ModelConfig& config, const ReportField& report) {
   if (hidden % heads != 0) {
     report("hidden_size", fmt::format("{} is not a multiple of num_attention_heads = {}", hidden, heads));
   } else if (config.head_size() % 2 != 0) {
-    report("hidden_size", fmt::format("{} over num_attention_heads = {} gives the odd head size {}; rotary positions turn pairs", hidden, heads, config.head_size()));
+    report("hidden_size",
+           fmt::format("{} over num_attention_heads = {} gives the odd head size {}; rotary positions turn pairs", hidden, heads, config.head_size()));
   }
   if (kv_heads >= 1 && heads % kv_heads != 0) report("num_key_value_heads", fmt::format("num_attention_heads = {} is not a multiple of {}", heads, kv_heads));
 }
@@ -53,7 +54,8 @@ void check_numbers(const ModelConfig& config, const ReportField& report) {
   positive("rope_theta", config.rope_theta);
   positive("rms_norm_eps", config.norm_eps);
   if (config.clip_qkv) positive("clip_qkv", *config.clip_qkv);
-  if (!(config.initializer_range >= 0) || !std::isfinite(config.initializer_range)) report("initializer_range", fmt::format("must be 0 or a positive number, is {}", config.initializer_range));
+  if (!(config.initializer_range >= 0) || !std::isfinite(config.initializer_range))
+    report("initializer_range", fmt::format("must be 0 or a positive number, is {}", config.initializer_range));
   const auto in_vocabulary = [&](std::string_view field, const std::optional<Index>& id) {
     if (id && (*id < 0 || *id >= config.vocab_size)) report(field, fmt::format("{} is outside the vocabulary of vocab_size = {}", *id, config.vocab_size));
   };

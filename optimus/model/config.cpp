@@ -30,7 +30,8 @@ ModelConfig read_base(const ModelOverrides& overrides, Problems& problems) {
 void override_kind(const ModelOverrides& overrides, ModelConfig& config, Problems& problems) {
   if (overrides.model_type == "olmoe") config.is_moe = true;
   else if (overrides.model_type == "olmo") config.is_moe = false;
-  else if (overrides.model_type) problems.add("model.model_type", fmt::format("\"{}\" is not implemented; allowed are \"olmoe\" and \"olmo\"", *overrides.model_type));
+  else if (overrides.model_type)
+    problems.add("model.model_type", fmt::format("\"{}\" is not implemented; allowed are \"olmoe\" and \"olmo\"", *overrides.model_type));
   if (overrides.attention_bias.value_or(false)) problems.add("model.attention_bias", "true is not implemented: set it to false or leave it out");
   if (config.is_moe) return;
   // Nothing would read these: saying so beats training something else than was asked for.

@@ -15,7 +15,8 @@ namespace optimus {
 struct ModelOverrides {
   std::string preset, hf_config;
   std::optional<std::string> model_type;
-  std::optional<Index> vocab_size, hidden_size, num_hidden_layers, num_attention_heads, num_key_value_heads, intermediate_size, num_experts, num_experts_per_tok, max_position_embeddings, pad_token_id, eos_token_id, bos_token_id;
+  std::optional<Index> vocab_size, hidden_size, num_hidden_layers, num_attention_heads, num_key_value_heads, intermediate_size, num_experts,
+      num_experts_per_tok, max_position_embeddings, pad_token_id, eos_token_id, bos_token_id;
   std::optional<bool> norm_topk_prob, tie_word_embeddings, attention_bias;
   std::optional<double> clip_qkv, rope_theta, rms_norm_eps, initializer_range;
 };
@@ -47,7 +48,7 @@ template <class Visitor> void describe(Visitor& v, ModelOverrides& c) {
 
 /// A complete, consistent model shape.
 struct ModelConfig {
-  bool is_moe = true;                 ///< olmoe; false: olmo (dense, LayerNorm without parameters, no q/k norm)
+  bool is_moe = true;  ///< olmoe; false: olmo (dense, LayerNorm without parameters, no q/k norm)
   Index vocab_size = 50304, hidden_size = 2048, num_hidden_layers = 16, num_attention_heads = 16, num_key_value_heads = 16, intermediate_size = 1024;
   Index num_experts = 64, num_experts_per_tok = 8, max_position_embeddings = 4096;
   bool norm_topk_prob = false, tie_word_embeddings = false;
@@ -79,7 +80,9 @@ struct ModelConfig {
 /// All parameters in forward order: embedding, blocks, final norm, head. A tied head is no parameter of its own.
 [[nodiscard]] std::vector<ParamSpec> parameter_specs(const ModelConfig& config);
 /// Parameters in all, and those a token meets (K of E experts).
-struct ParameterCounts { Index total = 0, active = 0; };
+struct ParameterCounts {
+  Index total = 0, active = 0;
+};
 [[nodiscard]] ParameterCounts count_parameters(const ModelConfig& config);
 /// Floating-point operations of forward and backward for one token of a sequence of S, without recomputation:
 ///

@@ -13,10 +13,10 @@ struct ModelContext {
   Backend& backend;
   Arena& arena;
   const TransformerOptions& options;
-  DType wide;                       ///< of statistics: f32, or f64 beside f64
-  bool is_planning;                 ///< memory does not exist: nothing may be read from it or written to it on the host
+  DType wide;        ///< of statistics: f32, or f64 beside f64
+  bool is_planning;  ///< memory does not exist: nothing may be read from it or written to it on the host
   Index sequences = 0, sequence_length = 0;
-  View positions_T, cos_PA, sin_PA; ///< rotary positions of the rows; tables of [positions, A / 2]
+  View positions_T, cos_PA, sin_PA;  ///< rotary positions of the rows; tables of [positions, A / 2]
 
   [[nodiscard]] DType dtype() const { return options.weights; }
   [[nodiscard]] const ModelConfig& model() const { return options.model; }

@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "optimus/backend/dry/dry_backend.hpp"
-#include "optimus/model/runtime.hpp"
 #include "optimus/model/plan.hpp"
+#include "optimus/model/runtime.hpp"
 #include "optimus/model/weights.hpp"
 #include "optimus/ops/attention.hpp"
 #include "optimus/ops/linear.hpp"
@@ -47,7 +47,9 @@ class CachedNetwork {
   [[nodiscard]] std::span<const float> logits() const { return logits_.span<float>(); }
 
  private:
-  struct Cache { View k, v; };   ///< [longest sequence, Hkv * A]
+  struct Cache {
+    View k, v;
+  };  ///< [longest sequence, Hkv * A]
 
   void run_layer(const LayerWeights& w, const Cache& cache, Index first, View x_TD, View y_TD) {
     const ModelContext& c = runtime_.context;
@@ -58,7 +60,8 @@ class CachedNetwork {
     if (model.is_moe) statistics = {scratch.alloc(DType::kI64, {1, model.num_experts}), scratch.alloc(DType::kF64, {1, model.num_experts})};
     const LayerSaved s = allocate_layer(lc, statistics);
     const Index rows = c.rows(), keys = first + rows;
-    const AttentionShape shape{.batch = 1, .queries = rows, .keys = keys, .heads = model.num_attention_heads, .kv_heads = model.num_key_value_heads, .head_size = model.head_size()};
+    const AttentionShape shape{
+        .batch = 1, .queries = rows, .keys = keys, .heads = model.num_attention_heads, .kv_heads = model.num_key_value_heads, .head_size = model.head_size()};
 
     norm_forward(c, w.input_norm_D, x_TD, s.n1);
     attention_project(c, w.attention, s.n1.y_TD, s.attention);
@@ -136,7 +139,8 @@ std::span<const float> Decoder::append(std::span<const std::int32_t> ids) {
   const Index count = static_cast<Index>(ids.size()), longest = impl_->options.sequence_length;
   if (count < 1) throw ShapeError("[model] no token to append to the sequence");
   if (impl_->length + count > longest) {
-    throw ConfigError(fmt::format("[model] the sequence would have {} tokens, {} are allowed; shorten the prompt or ask for fewer new tokens", impl_->length + count, longest));
+    throw ConfigError(fmt::format("[model] the sequence would have {} tokens, {} are allowed; shorten the prompt or ask for fewer new tokens",
+                                  impl_->length + count, longest));
   }
   check_ids(impl_->options.model, ids, "token id", count);
   for (Index begin = 0; begin < count; begin += kMaxRows) {

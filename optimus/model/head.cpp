@@ -11,7 +11,7 @@ namespace {
 
 /// Temporaries of one block of rows.
 struct Block {
-  View logits_TV, dlogits_TV;   ///< the same memory if their types are
+  View logits_TV, dlogits_TV;  ///< the same memory if their types are
   LossKernels::SoftmaxStatistics statistics;
   View loss_T, lse_T;
 };

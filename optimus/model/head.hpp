@@ -8,19 +8,21 @@
 namespace optimus {
 
 /// Weights, or their gradients. With a tied head `w_head_VD` is the embedding's.
-struct HeadWeights { View final_norm_D, w_head_VD; };
+struct HeadWeights {
+  View final_norm_D, w_head_VD;
+};
 
 /// Rows of logits that exist at once.
 [[nodiscard]] Index logits_block_rows(Index rows, Index vocab_size);
 
 /// One call over the rows of a micro-batch.
 struct HeadCall {
-  View x_TD;              ///< output of the last block
+  View x_TD;  ///< output of the last block
   ConstView labels_T;
-  double scale = 0;       ///< multiplies the gradient of every valid row's -log p
-  View dx_TD;             ///< overwritten; does not exist: losses only
+  double scale = 0;  ///< multiplies the gradient of every valid row's -log p
+  View dx_TD;        ///< overwritten; does not exist: losses only
   const LogitsSink* sink = nullptr;
-  std::function<void(ConstView)> probe_hidden;   ///< told the rows after the final norm
+  std::function<void(ConstView)> probe_hidden;  ///< told the rows after the final norm
 };
 
 /// Sum of -log p over valid rows (0 when planning).   dw accumulated.

@@ -33,7 +33,8 @@ class Fields {
   void optional(const char* field, Index& value) {
     const Json* found = find(field);
     if (found == nullptr) return;
-    if (!found->is_number_integer() || (found->is_number_unsigned() && found->get<std::uint64_t>() > std::uint64_t{1} << 62)) return wrong_type(field, *found, "an integer");
+    if (!found->is_number_integer() || (found->is_number_unsigned() && found->get<std::uint64_t>() > std::uint64_t{1} << 62))
+      return wrong_type(field, *found, "an integer");
     value = found->get<Index>();
   }
   void optional(const char* field, double& value) {
@@ -62,7 +63,9 @@ class Fields {
   }
 
  private:
-  void wrong_type(const char* field, const Json& found, std::string_view wanted) { add_problem(field, fmt::format("should be {}, is {}", wanted, found.dump())); }
+  void wrong_type(const char* field, const Json& found, std::string_view wanted) {
+    add_problem(field, fmt::format("should be {}, is {}", wanted, found.dump()));
+  }
   const Json& object_;
   std::vector<std::string> problems_;
 };
@@ -95,9 +98,11 @@ void read_rope(Fields& fields, ModelConfig& config) {
     inner.optional("partial_rotary_factor", partial);
     if (type != "default") inner.add_problem("rope_type", fmt::format("\"{}\" is not implemented; \"default\" is", type));
     if (partial != 1.0) inner.add_problem("partial_rotary_factor", fmt::format("{} is not implemented; 1.0 is", partial));
-    for (const std::string& problem : inner.problems()) fields.add_problem(fmt::format("{}.{}", name, problem.substr(0, problem.find(' '))), problem.substr(problem.find(' ') + 1));
+    for (const std::string& problem : inner.problems())
+      fields.add_problem(fmt::format("{}.{}", name, problem.substr(0, problem.find(' '))), problem.substr(problem.find(' ') + 1));
   }
-  if (published && newer && *published != *newer) fields.add_problem("rope_theta", fmt::format("{} contradicts rope_parameters.rope_theta = {}", *published, *newer));
+  if (published && newer && *published != *newer)
+    fields.add_problem("rope_theta", fmt::format("{} contradicts rope_parameters.rope_theta = {}", *published, *newer));
   config.rope_theta = published.value_or(newer.value_or(config.rope_theta));
 }
 
@@ -133,7 +138,8 @@ void read_unsupported(Fields& fields, const ModelConfig& config) {
   std::optional<Index> head_size;
   fields.optional("head_dim", head_size);
   if (head_size && config.num_attention_heads >= 1 && *head_size * config.num_attention_heads != config.hidden_size) {
-    fields.add_problem("head_dim", fmt::format("{} is not implemented; hidden_size / num_attention_heads = {} / {} is", *head_size, config.hidden_size, config.num_attention_heads));
+    fields.add_problem("head_dim", fmt::format("{} is not implemented; hidden_size / num_attention_heads = {} / {} is", *head_size, config.hidden_size,
+                                               config.num_attention_heads));
   }
 }
 

@@ -30,7 +30,8 @@ void fill_range(const ParamSpec& spec, std::uint64_t seed, Index begin, std::spa
   const Index end = begin + static_cast<Index>(values.size());
   for (Index at = begin; at < end;) {
     const Index entry = at / entry_count, stop = std::min(end, (entry + 1) * entry_count);
-    fill_normal(spec, spec.tensor_name(entry), seed, at - entry * entry_count, values.subspan(static_cast<std::size_t>(at - begin), static_cast<std::size_t>(stop - at)));
+    fill_normal(spec, spec.tensor_name(entry), seed, at - entry * entry_count,
+                values.subspan(static_cast<std::size_t>(at - begin), static_cast<std::size_t>(stop - at)));
     at = stop;
   }
   if (!spec.zero_row) return;

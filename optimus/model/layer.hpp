@@ -31,7 +31,7 @@ struct LayerSaved {
 /// The parts of the model that every block shares.
 struct LayerContext {
   const ModelContext& c;
-  const MoeContext* moe;    ///< nullptr for a dense model
+  const MoeContext* moe;  ///< nullptr for a dense model
   const Experts* experts;
 };
 

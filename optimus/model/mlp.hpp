@@ -6,8 +6,12 @@
 namespace optimus {
 
 /// Weights, or their gradients.
-struct MlpWeights { View w_gate_FD, w_up_FD, w_down_DF; };
-struct MlpSaved { View gate_TF, up_TF; };
+struct MlpWeights {
+  View w_gate_FD, w_up_FD, w_down_DF;
+};
+struct MlpSaved {
+  View gate_TF, up_TF;
+};
 
 [[nodiscard]] MlpSaved allocate_mlp(const ModelContext& c);
 /// Writes `s` and y_TD. A y_TD that does not exist: only what backward needs (recomputation).

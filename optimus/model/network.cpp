@@ -11,7 +11,10 @@
 
 namespace optimus {
 Network::Network(const TransformerOptions& options, Backend& backend, Arena& arena, bool is_planning)
-    : runtime_(options, backend, arena, is_planning), context_(runtime_.context), model_(runtime_.options.model), balance_options_(balance_options(options.moe)) {
+    : runtime_(options, backend, arena, is_planning),
+      context_(runtime_.context),
+      model_(runtime_.options.model),
+      balance_options_(balance_options(options.moe)) {
   saved_.resize(static_cast<std::size_t>(model_.num_hidden_layers));
   if (model_.is_moe) counts_LE_.resize(static_cast<std::size_t>(checked_mul(model_.num_hidden_layers, model_.num_experts)));
 }
@@ -24,8 +27,10 @@ void Network::bind(std::span<const View> weights, std::span<const View> gradient
 
 void Network::check(const MicroBatch& batch) const {
   const Index rows = checked_mul(batch.sequences, batch.sequence_length);
-  if (batch.sequences < 1 || batch.sequences > runtime_.options.micro_batch || batch.sequence_length < 1 || batch.sequence_length > runtime_.options.sequence_length) {
-    throw ShapeError(fmt::format("[model] a micro-batch of {} sequences of {} tokens; memory was planned for {} of {}", batch.sequences, batch.sequence_length, runtime_.options.micro_batch, runtime_.options.sequence_length));
+  if (batch.sequences < 1 || batch.sequences > runtime_.options.micro_batch || batch.sequence_length < 1 ||
+      batch.sequence_length > runtime_.options.sequence_length) {
+    throw ShapeError(fmt::format("[model] a micro-batch of {} sequences of {} tokens; memory was planned for {} of {}", batch.sequences, batch.sequence_length,
+                                 runtime_.options.micro_batch, runtime_.options.sequence_length));
   }
   if (static_cast<Index>(batch.inputs.size()) != rows || static_cast<Index>(batch.labels.size()) != rows) {
     throw ShapeError(fmt::format("[model] {} inputs and {} labels for {} rows", batch.inputs.size(), batch.labels.size(), rows));
@@ -45,7 +50,9 @@ void Network::begin(const MicroBatch& batch) {
   sums_LGE_ = context_.arena.alloc(DType::kF64, counts_LGE_.shape());
 }
 
-ConstView Network::rows_view(std::span<const std::int32_t> values) const { return {reinterpret_cast<const std::byte*>(values.data()), DType::kI32, {context_.rows()}}; }
+ConstView Network::rows_view(std::span<const std::int32_t> values) const {
+  return {reinterpret_cast<const std::byte*>(values.data()), DType::kI32, {context_.rows()}};
+}
 
 void Network::report(std::string_view what, Index layer, ConstView value) const {
   if (probe_) probe_(what, layer, value);
@@ -75,7 +82,8 @@ double Network::run_head(const MicroBatch& batch, const HeadCall& call) {
 
 MicroBatchResult Network::forward_backward(const MicroBatch& batch, const LossScale& scale, const GlobalExpertCounts& global) {
   OPTIMUS_CHECK(has_gradients_ && runtime_.options.has_backward, "backward needs gradients and memory for them");
-  OPTIMUS_CHECK(context_.is_planning || !model_.is_moe || balance_options_.is_global != global.counts_LE.empty(), "scope global_batch, and no other, comes with counts of the global batch");
+  OPTIMUS_CHECK(context_.is_planning || !model_.is_moe || balance_options_.is_global != global.counts_LE.empty(),
+                "scope global_batch, and no other, comes with counts of the global batch");
   Scratch scratch(context_.arena);
   begin(batch);
   const View d_TD = context_.alloc_rows(model_.hidden_size);

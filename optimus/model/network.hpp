@@ -33,14 +33,14 @@ class Network {
   void report(std::string_view what, Index layer, ConstView value) const;
 
   ModelRuntime runtime_;
-  const ModelContext& context_;   ///< of runtime_
-  const ModelConfig& model_;      ///< of runtime_
+  const ModelContext& context_;  ///< of runtime_
+  const ModelConfig& model_;     ///< of runtime_
   BalanceOptions balance_options_;
   ModelWeights weights_, gradients_;
   bool has_gradients_ = false;
   std::vector<LayerSaved> saved_;
   View counts_LGE_, sums_LGE_;
-  double lse_squares_ = 0;   ///< sum over layers and rows
+  double lse_squares_ = 0;  ///< sum over layers and rows
   std::vector<std::int64_t> counts_LE_;
   Transformer::Probe probe_;
 };

@@ -6,7 +6,9 @@
 namespace optimus {
 
 /// y is kept because the block after the norm reads it again in backward.
-struct NormSaved { View y_TD, mean_T, rstd_T; };
+struct NormSaved {
+  View y_TD, mean_T, rstd_T;
+};
 
 [[nodiscard]] NormSaved allocate_norm(const ModelContext& c);
 /// Writes:   all of `s`. `gain_D` does not exist for a dense model.

@@ -17,7 +17,12 @@ class SpecList {
     specs_.push_back({.name = name, .shape = {rows, columns}, .init_std = config_.initializer_range, .tp_dim = tp_dim, .layer = layer});
   }
   void experts(const std::string& name, Index layer, Index rows, Index columns, int tp_dim) {
-    specs_.push_back({.name = name, .shape = {config_.num_experts, rows, columns}, .init_std = config_.initializer_range, .tp_dim = tp_dim, .is_expert = true, .layer = layer});
+    specs_.push_back({.name = name,
+                      .shape = {config_.num_experts, rows, columns},
+                      .init_std = config_.initializer_range,
+                      .tp_dim = tp_dim,
+                      .is_expert = true,
+                      .layer = layer});
   }
   /// The gain of an RMSNorm; OLMo's LayerNorm has none.
   void gain(const std::string& name, Index layer, Index width, std::optional<int> tp_dim = {}) {
@@ -89,7 +94,8 @@ double train_flops_per_token(const ModelConfig& config, Index sequence_length) {
     const bool is_product = spec.shape.ndim() > 1 && spec.layer >= 0;
     if (is_product) weights += static_cast<double>(active_elements(config, spec));
   }
-  const double attention = static_cast<double>(config.num_hidden_layers) * 6.0 * static_cast<double>(config.hidden_size) * static_cast<double>(sequence_length + 1);
+  const double attention =
+      static_cast<double>(config.num_hidden_layers) * 6.0 * static_cast<double>(config.hidden_size) * static_cast<double>(sequence_length + 1);
   return 6.0 * weights + attention;
 }
 

@@ -16,10 +16,12 @@ std::vector<View> unreal_parameters(const ModelConfig& model, DType dtype) {
 
 void check_options(const TransformerOptions& options, const Backend& backend) {
   if (options.sequence_length > options.model.max_position_embeddings) {
-    throw ConfigError(fmt::format("[model] sequences of {} tokens are longer than max_position_embeddings = {}; shorten them or raise model.max_position_embeddings",
-                                  options.sequence_length, options.model.max_position_embeddings));
+    throw ConfigError(
+        fmt::format("[model] sequences of {} tokens are longer than max_position_embeddings = {}; shorten them or raise model.max_position_embeddings",
+                    options.sequence_length, options.model.max_position_embeddings));
   }
-  if (!backend.supports(options.weights)) throw UnsupportedError(fmt::format("[model] {} does not compute on {}", backend.description(), dtype_name(options.weights)));
+  if (!backend.supports(options.weights))
+    throw UnsupportedError(fmt::format("[model] {} does not compute on {}", backend.description(), dtype_name(options.weights)));
 }
 
 ActivationPlan plan_activations(const TransformerOptions& options) {

@@ -24,7 +24,14 @@ ModelRuntime::ModelRuntime(const TransformerOptions& given, Backend& backend, Ar
     : options(given),
       dispatcher(make_local_dispatcher()),
       experts(make_experts(given.moe.implementation)),
-      context{.backend = backend, .arena = arena, .options = options, .wide = wide_of(given.weights), .is_planning = is_planning, .positions_T = {}, .cos_PA = {}, .sin_PA = {}},
+      context{.backend = backend,
+              .arena = arena,
+              .options = options,
+              .wide = wide_of(given.weights),
+              .is_planning = is_planning,
+              .positions_T = {},
+              .cos_PA = {},
+              .sin_PA = {}},
       moe_context{.backend = backend,
                   .arena = arena,
                   .dispatcher = *dispatcher,
@@ -51,7 +58,8 @@ void check_ids(const ModelConfig& model, std::span<const std::int32_t> ids, std:
   const bool may_be_ignored = what == "label";
   for (std::size_t t = 0; t < ids.size(); ++t) {
     if ((ids[t] >= 0 && ids[t] < model.vocab_size) || (may_be_ignored && ids[t] == ops::kIgnoredLabel)) continue;
-    throw DataError(fmt::format("[model] {} {} at position {} of sequence {} is outside the vocabulary of {}", what, ids[t], static_cast<Index>(t) % sequence_length, static_cast<Index>(t) / sequence_length, model.vocab_size));
+    throw DataError(fmt::format("[model] {} {} at position {} of sequence {} is outside the vocabulary of {}", what, ids[t],
+                                static_cast<Index>(t) % sequence_length, static_cast<Index>(t) / sequence_length, model.vocab_size));
   }
 }
 

@@ -15,7 +15,9 @@
 namespace optimus {
 
 /// `[recompute]`: blocks whose insides are computed again in backward instead of being kept.
-struct RecomputeConfig { bool norm = false, attention = false, moe = false; };
+struct RecomputeConfig {
+  bool norm = false, attention = false, moe = false;
+};
 template <class Visitor> void describe(Visitor& v, RecomputeConfig& c) {
   v.field("norm", c.norm, "Compute the norms again in backward.");
   v.field("attention", c.attention, "Compute the attention block again in backward; only its input is kept.");
@@ -27,33 +29,33 @@ struct TransformerOptions {
   ModelConfig model;
   MoeConfig moe;
   RecomputeConfig recompute;
-  DType weights = DType::kF32;     ///< of weights and activations: f32, bf16 (f64 with the ref backend, for proof)
-  DType gradients = DType::kF32;   ///< of parameter gradients
-  Index micro_batch = 1;           ///< largest number of sequences in a micro-batch
-  Index sequence_length = 1;       ///< longest sequence
-  bool has_backward = true;        ///< false: forward only, with memory for that alone
+  DType weights = DType::kF32;    ///< of weights and activations: f32, bf16 (f64 with the ref backend, for proof)
+  DType gradients = DType::kF32;  ///< of parameter gradients
+  Index micro_batch = 1;          ///< largest number of sequences in a micro-batch
+  Index sequence_length = 1;      ///< longest sequence
+  bool has_backward = true;       ///< false: forward only, with memory for that alone
 };
 
 /// Rows of one micro-batch.
 struct MicroBatch {
   Index sequences = 0, sequence_length = 0;
-  std::span<const std::int32_t> inputs;   ///< [sequences * sequence_length]
-  std::span<const std::int32_t> labels;   ///< as inputs; ops::kIgnoredLabel: no loss there
+  std::span<const std::int32_t> inputs;  ///< [sequences * sequence_length]
+  std::span<const std::int32_t> labels;  ///< as inputs; ops::kIgnoredLabel: no loss there
 };
 
 /// What the gradients are multiplied with, fixed before forward so that loss and backward can be one pass.
 struct LossScale {
-  double lm = 0;    ///< 1 / valid labels of the whole global batch
-  double aux = 0;   ///< aux_loss_coefficient / (micro-batches of all data ranks)
-  double z = 0;     ///< z_loss_coefficient / (micro-batches of all data ranks)
+  double lm = 0;   ///< 1 / valid labels of the whole global batch
+  double aux = 0;  ///< aux_loss_coefficient / (micro-batches of all data ranks)
+  double z = 0;    ///< z_loss_coefficient / (micro-batches of all data ranks)
 };
 
 /// Sums over the rows of one micro-batch, for the caller to add up over micro-batches and ranks.
 struct MicroBatchResult {
-  double lm_loss_sum = 0;      ///< -log p over valid labels
+  double lm_loss_sum = 0;  ///< -log p over valid labels
   Index valid_labels = 0;
-  double aux_loss = 0;         ///< balancing loss of these rows, without its coefficient (perfect balance: K); 0 for a dense model
-  double z_loss = 0;           ///< mean squared log-sum-exp of these rows, without its coefficient
+  double aux_loss = 0;  ///< balancing loss of these rows, without its coefficient (perfect balance: K); 0 for a dense model
+  double z_loss = 0;    ///< mean squared log-sum-exp of these rows, without its coefficient
 };
 
 /// Called with blocks of logits rows [first_row, first_row + rows), f32 or the weights' type, valid during the call.
@@ -88,7 +90,9 @@ class Transformer {
   /// Expert choices of the last forward, i64 [L, E]: rows that chose expert e in layer l. Empty for a dense model.
   [[nodiscard]] std::span<const std::int64_t> expert_counts() const;
   /// Of the last forward, f32 [L, T, E] router logits and [L + 1, T, D] hidden states would cost memory; hooks see them as they pass (tests, debug).
-  using Probe = std::function<void(std::string_view what, Index layer, ConstView value)>;   ///< "hidden" (after the embedding: layer 0; after block l: l + 1, the last after the final norm), "router_logits"
+  using Probe =
+      std::function<void(std::string_view what, Index layer,
+                         ConstView value)>;  ///< "hidden" (after the embedding: layer 0; after block l: l + 1, the last after the final norm), "router_logits"
   void set_probe(Probe probe);
 
   [[nodiscard]] Index arena_bytes() const;
@@ -99,7 +103,10 @@ class Transformer {
 };
 
 /// Bytes of activations and temporaries and the arithmetic of one micro-batch, without any memory of that size.
-struct ActivationPlan { Index bytes = 0; double gemm_flops = 0, attention_flops = 0; };
+struct ActivationPlan {
+  Index bytes = 0;
+  double gemm_flops = 0, attention_flops = 0;
+};
 [[nodiscard]] ActivationPlan plan_activations(const TransformerOptions& options);
 
 }  // namespace optimus

@@ -10,7 +10,8 @@ void check_views(const ModelConfig& config, std::string_view what, DType dtype, 
   if (views.size() != specs.size()) throw ShapeError(fmt::format("[model] {} {}s were given, the model has {} parameters", views.size(), what, specs.size()));
   for (std::size_t i = 0; i < specs.size(); ++i) {
     if (views[i].shape() == specs[i].shape && views[i].dtype() == dtype) continue;
-    throw ShapeError(fmt::format("[model] the {} of {} is {} {}, it should be {} {}", what, specs[i].name, dtype_name(views[i].dtype()), views[i].shape().str(), dtype_name(dtype), specs[i].shape.str()));
+    throw ShapeError(fmt::format("[model] the {} of {} is {} {}, it should be {} {}", what, specs[i].name, dtype_name(views[i].dtype()), views[i].shape().str(),
+                                 dtype_name(dtype), specs[i].shape.str()));
   }
 }
 

@@ -71,8 +71,9 @@ void attention_backward(Backend& backend, const AttentionShape& shape, ConstView
 void rope(Backend& backend, View x, ConstView positions_T, ConstView cos, ConstView sin, Index head_size, bool is_backward) {
   const Arguments arguments(backend, "rope");
   arguments.expect_ndim("x", x, 2);
-  arguments.expect(head_size >= 2 && head_size % 2 == 0 && x.size(1) % head_size == 0,
-                   fmt::format("rows of whole heads of an even size, head_size is {}", head_size), "x", x);
+  // The rule is only written out when it is broken: no call may allocate.
+  const bool has_whole_heads = head_size >= 2 && head_size % 2 == 0 && x.size(1) % head_size == 0;
+  if (!has_whole_heads) arguments.expect(false, fmt::format("rows of whole heads of an even size, head_size is {}", head_size), "x", x);
   arguments.expect_shape("positions_T", positions_T, {x.size(0)});
   arguments.expect_dtype("positions_T", positions_T, DType::kI32);
   arguments.expect_ndim("cos", cos, 2);

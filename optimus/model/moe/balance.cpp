@@ -12,7 +12,9 @@ BalanceOptions balance_options(const MoeConfig& config) {
   };
   is_one_of("moe.aux_loss_layers", config.aux_loss_layers, {"concatenated", "per_layer"});
   is_one_of("moe.aux_loss_scope", config.aux_loss_scope, {"micro_batch", "sequence", "global_batch"});
-  return {.is_concatenated = config.aux_loss_layers == "concatenated", .is_by_sequence = config.aux_loss_scope == "sequence", .is_global = config.aux_loss_scope == "global_batch"};
+  return {.is_concatenated = config.aux_loss_layers == "concatenated",
+          .is_by_sequence = config.aux_loss_scope == "sequence",
+          .is_global = config.aux_loss_scope == "global_batch"};
 }
 
 Balance::Balance(const BalanceOptions& options, ConstView counts_LGE, ConstView sums_LGE, Index rows_per_group, const GlobalExpertCounts& global)
@@ -24,14 +26,16 @@ Balance::Balance(const BalanceOptions& options, ConstView counts_LGE, ConstView 
       experts_(counts_LGE.size(2)),
       rows_per_group_(rows_per_group),
       global_(global) {
-  if (options.is_global != !global.counts_LE.empty()) throw InternalError("[moe] counts of the global batch belong to aux_loss_scope = \"global_batch\", and to nothing else");
+  if (options.is_global != !global.counts_LE.empty())
+    throw InternalError("[moe] counts of the global batch belong to aux_loss_scope = \"global_batch\", and to nothing else");
 }
 
 double Balance::fraction(Index layer, Index group, Index expert) const {
   const Index first = options_.is_concatenated ? 0 : layer, last = options_.is_concatenated ? layers_ : layer + 1;
   std::int64_t count = 0;
   for (Index l = first; l < last; ++l) {
-    count += options_.is_global ? global_.counts_LE[static_cast<std::size_t>(l * experts_ + expert)] : counts_LGE_[static_cast<std::size_t>((l * groups_ + group) * experts_ + expert)];
+    count += options_.is_global ? global_.counts_LE[static_cast<std::size_t>(l * experts_ + expert)]
+                                : counts_LGE_[static_cast<std::size_t>((l * groups_ + group) * experts_ + expert)];
   }
   return static_cast<double>(count) / static_cast<double>((last - first) * (options_.is_global ? global_.rows : rows_per_group_));
 }

@@ -21,9 +21,9 @@ struct MoeContext {
   const Dispatcher& dispatcher;
   const MoeConfig& config;
   MoeShape shape;
-  DType dtype;        ///< of activations and weights
-  DType wide;         ///< of statistics, probabilities and routing weights: f32, or f64 beside f64
-  bool is_planning;   ///< memory does not exist: nothing may be read from it on the host
+  DType dtype;       ///< of activations and weights
+  DType wide;        ///< of statistics, probabilities and routing weights: f32, or f64 beside f64
+  bool is_planning;  ///< memory does not exist: nothing may be read from it on the host
 };
 
 }  // namespace optimus

@@ -11,7 +11,7 @@ namespace optimus {
 /// Where the rows of one layer went.
 struct Dispatch {
   DispatchPlan plan;
-  View weight_R;   ///< routing weights in expert-major order
+  View weight_R;  ///< routing weights in expert-major order
 };
 
 /// How rows travel. One slot-major layout whatever the way: rows of local expert 0, then of local expert 1, …; inside an expert in row order.

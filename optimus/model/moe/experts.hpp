@@ -9,7 +9,9 @@
 namespace optimus {
 
 /// Stacked weights of this rank's experts, or their gradients.
-struct ExpertWeights { View w_gate_eFD, w_up_eFD, w_down_eDF; };
+struct ExpertWeights {
+  View w_gate_eFD, w_up_eFD, w_down_eDF;
+};
 
 /// What backward needs of the experts besides the layer's input and its routing. y_RD is not kept: the routing weight's gradient comes from the activations.
 struct ExpertsSaved {
@@ -33,7 +35,8 @@ class Experts {
   /// Writes `saved` and y_TD. A y_TD that does not exist: only what backward needs (recomputation).
   virtual void forward(const MoeContext& c, const ExpertWeights& w, ConstView x_TD, const Routing& routing, const ExpertsSaved& saved, View y_TD) const = 0;
   /// May overwrite `saved`: a forward serves one backward.
-  virtual void backward(const MoeContext& c, const ExpertWeights& w, ConstView x_TD, const Routing& routing, const ExpertsSaved& saved, const ExpertsGradient& g) const = 0;
+  virtual void backward(const MoeContext& c, const ExpertWeights& w, ConstView x_TD, const Routing& routing, const ExpertsSaved& saved,
+                        const ExpertsGradient& g) const = 0;
 };
 
 /// FastSparseMoE: all experts at once, grouped by sorted slots.

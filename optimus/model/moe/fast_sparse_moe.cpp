@@ -34,7 +34,8 @@ class FastSparseMoe : public Experts {
     c.dispatcher.combine(c, y_RD, routing, s.dispatch, y_TD);
   }
 
-  void backward(const MoeContext& c, const ExpertWeights& w, ConstView /*x_TD*/, const Routing& /*routing*/, const ExpertsSaved& s, const ExpertsGradient& g) const override {
+  void backward(const MoeContext& c, const ExpertWeights& w, ConstView /*x_TD*/, const Routing& /*routing*/, const ExpertsSaved& s,
+                const ExpertsGradient& g) const override {
     Scratch scratch(c.arena);
     const View segments_e = s.dispatch.plan.segments_e;
     const View dy_RD = scratch.like(s.x_RD), dact_RF = scratch.like(s.gate_RF), dweight_R = scratch.like(s.dispatch.weight_R);

@@ -106,7 +106,8 @@ class ReferenceSparseMoe : public Experts {
     }
   }
 
-  void backward(const MoeContext& c, const ExpertWeights& w, ConstView /*x_TD*/, const Routing& routing, const ExpertsSaved& s, const ExpertsGradient& g) const override {
+  void backward(const MoeContext& c, const ExpertWeights& w, ConstView /*x_TD*/, const Routing& routing, const ExpertsSaved& s,
+                const ExpertsGradient& g) const override {
     Scratch scratch(c.arena);
     const Index rows = g.dy_TD.size(0);
     const View dy_expert_TD = scratch.like(g.dy_TD), dact_TF = scratch.alloc(c.dtype, {rows, c.shape.intermediate_size});
@@ -121,7 +122,8 @@ class ReferenceSparseMoe : public Experts {
       const View dgate_nF = one.gate_nF, dup_nF = one.up_nF, weighted_act_nF = dact_nF, dx_nD = dy_nD;  // in place
       ops::gather_rows(c.backend, g.dy_TD, one.plan, dy_nD);
       ops::linear_backward_input(c.backend, dy_nD, w.w_down_eDF[expert], dact_nF, Write::kOverwrite);
-      ops::expert_swiglu_backward(c.backend, dact_nF, one.gate_nF, one.up_nF, one.weight_n, one.plan.segments_e, {dgate_nF, dup_nF, weighted_act_nF, dweight_n});
+      ops::expert_swiglu_backward(c.backend, dact_nF, one.gate_nF, one.up_nF, one.weight_n, one.plan.segments_e,
+                                  {dgate_nF, dup_nF, weighted_act_nF, dweight_n});
       ops::linear_backward_weight(c.backend, dy_nD, weighted_act_nF, g.dw.w_down_eDF[expert]);
       ops::linear_backward_weight(c.backend, dgate_nF, one.x_nD, g.dw.w_gate_eFD[expert]);
       ops::linear_backward_weight(c.backend, dup_nF, one.x_nD, g.dw.w_up_eFD[expert]);

@@ -34,7 +34,8 @@ void router_forward(const MoeContext& c, ConstView x_TD, ConstView w_ED, const R
   if (probe) probe(logits_TE);
 }
 
-void router_backward(const MoeContext& c, ConstView dweight_TK, ConstView x_TD, ConstView w_ED, const Routing& routing, const RoutingLossGradient& losses, View dx_TD, View dw_ED) {
+void router_backward(const MoeContext& c, ConstView dweight_TK, ConstView x_TD, ConstView w_ED, const Routing& routing, const RoutingLossGradient& losses,
+                     View dx_TD, View dw_ED) {
   Scratch scratch(c.arena);
   const View dlogits_TE = scratch.like(routing.p_TE);
 

@@ -9,16 +9,16 @@ namespace optimus {
 
 /// What the balancing loss needs of a layer, over G groups of equally many consecutive rows.
 struct RoutingStatistics {
-  View counts_GE;   ///< i64: choices of each expert in each group
-  View sums_GE;     ///< f64: sum of p over each group
+  View counts_GE;  ///< i64: choices of each expert in each group
+  View sums_GE;    ///< f64: sum of p over each group
 };
 
 /// The choice made in forward. Recomputation reads it, never makes it again, so that a tie can not fall the other way in backward.
 struct Routing {
-  View p_TE;        ///< softmax of the logits over all experts
-  View lse_T;       ///< log-sum-exp of the logits
-  View index_TK;    ///< i32 chosen experts, largest probability first
-  View weight_TK;   ///< what their outputs are multiplied with
+  View p_TE;       ///< softmax of the logits over all experts
+  View lse_T;      ///< log-sum-exp of the logits
+  View index_TK;   ///< i32 chosen experts, largest probability first
+  View weight_TK;  ///< what their outputs are multiplied with
   RoutingStatistics statistics;
 };
 
@@ -36,11 +36,12 @@ void router_forward(const MoeContext& c, ConstView x_TD, ConstView w_ED, const R
 
 /// What the losses on the routing add to its gradient.
 struct RoutingLossGradient {
-  ConstView dp_GE;      ///< of the balancing loss with respect to p; does not exist: none
-  double z_scale = 0;   ///< of the z-loss: multiplies 2 * lse * p
+  ConstView dp_GE;     ///< of the balancing loss with respect to p; does not exist: none
+  double z_scale = 0;  ///< of the z-loss: multiplies 2 * lse * p
 };
 
 /// Writes:   dx_TD and dw_ED, accumulated.
-void router_backward(const MoeContext& c, ConstView dweight_TK, ConstView x_TD, ConstView w_ED, const Routing& routing, const RoutingLossGradient& losses, View dx_TD, View dw_ED);
+void router_backward(const MoeContext& c, ConstView dweight_TK, ConstView x_TD, ConstView w_ED, const Routing& routing, const RoutingLossGradient& losses,
+                     View dx_TD, View dw_ED);
 
 }  // namespace optimus

@@ -19,14 +19,20 @@ struct Case {
   std::string name;
   bool is_moe = true;
   std::function<void(TransformerOptions&, test::Rows&)> change = [](TransformerOptions&, test::Rows&) {};
-  LossScale weights{.lm = 1.0, .aux = 0.7, .z = 0.3};   ///< large, so that a wrong aux or z gradient can not hide
+  LossScale weights{.lm = 1.0, .aux = 0.7, .z = 0.3};  ///< large, so that a wrong aux or z gradient can not hide
   friend std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.name; }
 };
 
 class CentralDifference : public testing::TestWithParam<Case> {
  protected:
   CentralDifference()
-      : options_{.model = GetParam().is_moe ? test::small_moe() : test::small_dense(), .moe = {}, .recompute = {}, .weights = DType::kF64, .gradients = DType::kF64, .micro_batch = 3, .sequence_length = 5},
+      : options_{.model = GetParam().is_moe ? test::small_moe() : test::small_dense(),
+                 .moe = {},
+                 .recompute = {},
+                 .weights = DType::kF64,
+                 .gradients = DType::kF64,
+                 .micro_batch = 3,
+                 .sequence_length = 5},
         rows_(test::random_rows(options_.model, 3, 5)) {
     GetParam().change(options_, rows_);
     scale_ = GetParam().weights;

@@ -17,14 +17,19 @@ struct Case {
 
 class Recompute : public testing::TestWithParam<Case> {
  protected:
-  struct Run { std::string gradients; MicroBatchResult result; Index bytes = 0; };
+  struct Run {
+    std::string gradients;
+    MicroBatchResult result;
+    Index bytes = 0;
+  };
 
   [[nodiscard]] static Run run(const RecomputeConfig& recompute) {
     const Case& c = GetParam();
     ModelConfig model = c.model == "dense" ? test::small_dense() : test::small_moe();
     model.clip_qkv = 0.9;
     const test::Rows rows = test::random_rows(model, 2, 11);
-    TransformerOptions options{.model = model, .moe = {}, .recompute = recompute, .weights = c.dtype, .gradients = DType::kF32, .micro_batch = 2, .sequence_length = 11};
+    TransformerOptions options{
+        .model = model, .moe = {}, .recompute = recompute, .weights = c.dtype, .gradients = DType::kF32, .micro_batch = 2, .sequence_length = 11};
     options.moe.implementation = c.implementation;
     const auto backend = test::make_backend(c.backend);
     test::Parameters parameters(model, c.dtype, DType::kF32);
@@ -70,7 +75,7 @@ TEST(RecomputeMemory, ShrinksWithEveryBlockThatIsComputedAgain) {
   model.num_hidden_layers = 8;
   TransformerOptions options{.model = model, .moe = {}, .recompute = {}, .micro_batch = 2, .sequence_length = 32};
   const Index all = plan_activations(options).bytes;
-  for (bool RecomputeConfig::*block : {&RecomputeConfig::norm, &RecomputeConfig::attention, &RecomputeConfig::moe}) {
+  for (bool RecomputeConfig::* block : {&RecomputeConfig::norm, &RecomputeConfig::attention, &RecomputeConfig::moe}) {
     options.recompute = {};
     options.recompute.*block = true;
     EXPECT_LT(plan_activations(options).bytes, all);

@@ -27,7 +27,13 @@ void expect_same_gradients(const test::Parameters& got, const test::Parameters& 
 }
 
 TransformerOptions options_of(const ModelConfig& model, Index micro_batch, Index sequence_length) {
-  return {.model = model, .moe = {}, .recompute = {}, .weights = DType::kF32, .gradients = DType::kF32, .micro_batch = micro_batch, .sequence_length = sequence_length};
+  return {.model = model,
+          .moe = {},
+          .recompute = {},
+          .weights = DType::kF32,
+          .gradients = DType::kF32,
+          .micro_batch = micro_batch,
+          .sequence_length = sequence_length};
 }
 
 /// Losses and gradients of four sequences in micro-batches of `size`, with `scope`.
@@ -178,7 +184,9 @@ TEST(BalancingLoss, HasAGradientLinearInItsCoefficient) {
 }
 
 TEST(OddShapes, TrainWithFiniteGradientsOnBothBackendsAlike) {
-  struct Sizes { Index sequences, length, experts, chosen; };
+  struct Sizes {
+    Index sequences, length, experts, chosen;
+  };
   for (const Sizes& sizes : {Sizes{1, 1, 5, 2}, Sizes{3, 1, 5, 2}, Sizes{1, 17, 1, 1}, Sizes{2, 3, 5, 5}, Sizes{7, 13, 11, 3}}) {
     TransformerOptions options = options_of(test::small_moe(), sizes.sequences, sizes.length);
     options.model.num_experts = sizes.experts;

@@ -14,7 +14,9 @@
 namespace optimus::test {
 
 Rows Rows::slice(Index begin, Index end) const {
-  const auto cut = [&](const std::vector<std::int32_t>& all) { return std::vector<std::int32_t>(all.begin() + begin * sequence_length, all.begin() + end * sequence_length); };
+  const auto cut = [&](const std::vector<std::int32_t>& all) {
+    return std::vector<std::int32_t>(all.begin() + begin * sequence_length, all.begin() + end * sequence_length);
+  };
   return {.sequences = end - begin, .sequence_length = sequence_length, .inputs = cut(inputs), .labels = cut(labels)};
 }
 
@@ -27,7 +29,9 @@ Rows random_rows(const ModelConfig& config, Index sequences, Index sequence_leng
   Rows rows{.sequences = sequences, .sequence_length = sequence_length, .inputs = {}, .labels = {}};
   for (Index b = 0; b < sequences; ++b) {
     for (Index s = 0; s < sequence_length; ++s) {
-      const auto id = [&](Index position) { return static_cast<std::int32_t>(stream.below(b * (sequence_length + 1) + position, static_cast<std::uint64_t>(config.vocab_size))); };
+      const auto id = [&](Index position) {
+        return static_cast<std::int32_t>(stream.below(b * (sequence_length + 1) + position, static_cast<std::uint64_t>(config.vocab_size)));
+      };
       rows.inputs.push_back(id(s));
       rows.labels.push_back(id(s + 1));
     }
@@ -60,7 +64,8 @@ void expect_near(std::string_view what, const std::vector<double>& got, const st
       at = i;
     }
   }
-  EXPECT_LE(worst, bound * largest) << fmt::format("{}: element {} is {}, should be {}; the scale is {}, allowed {} of it", what, at, got.empty() ? 0 : got[at], want.empty() ? 0 : want[at], largest, bound);
+  EXPECT_LE(worst, bound * largest) << fmt::format("{}: element {} is {}, should be {}; the scale is {}, allowed {} of it", what, at, got.empty() ? 0 : got[at],
+                                                   want.empty() ? 0 : want[at], largest, bound);
 }
 
 std::unique_ptr<Backend> make_backend(std::string_view name) {
@@ -88,6 +93,8 @@ ModelConfig small_dense() {
   return config;
 }
 
-LossScale scale_of(const Rows& rows, double aux_coefficient, double z_coefficient) { return {.lm = 1.0 / static_cast<double>(rows.valid_labels()), .aux = aux_coefficient, .z = z_coefficient}; }
+LossScale scale_of(const Rows& rows, double aux_coefficient, double z_coefficient) {
+  return {.lm = 1.0 / static_cast<double>(rows.valid_labels()), .aux = aux_coefficient, .z = z_coefficient};
+}
 
 }  // namespace optimus::test

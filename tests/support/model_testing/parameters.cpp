@@ -38,7 +38,8 @@ void Parameters::set_weight(std::size_t i, const std::vector<float>& values) {
 void Parameters::initialize(std::uint64_t seed) {
   for (std::size_t i = 0; i < specs_.size(); ++i) {
     std::vector<float> values(static_cast<std::size_t>(specs_[i].shape.count()));
-    optimus::initialize(specs_[i], Box::whole(specs_[i].shape), 0, seed, View(reinterpret_cast<std::byte*>(values.data()), DType::kF32, {static_cast<Index>(values.size())}));
+    optimus::initialize(specs_[i], Box::whole(specs_[i].shape), 0, seed,
+                        View(reinterpret_cast<std::byte*>(values.data()), DType::kF32, {static_cast<Index>(values.size())}));
     if (specs_[i].init == Init::kOnes) {
       const RandomStream stream(seed, "test gain", specs_[i].name);
       for (std::size_t j = 0; j < values.size(); ++j) values[j] = 1.0F + 0.2F * stream.normal(static_cast<Index>(j));

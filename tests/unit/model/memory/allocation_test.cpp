@@ -1,0 +1,109 @@
+// Nothing is allocated after the first steps, and nothing of the forbidden sizes at all. This program counts every call of malloc and its relatives.
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdlib>
+
+#include "tests/support/model_testing.hpp"
+
+namespace {
+std::atomic<long> allocations{0};
+std::atomic<long> allocated_bytes{0};
+
+void count(std::size_t bytes) {
+  allocations.fetch_add(1, std::memory_order_relaxed);
+  allocated_bytes.fetch_add(static_cast<long>(bytes), std::memory_order_relaxed);
+}
+}  // namespace
+
+// glibc's own entry points, under the names that stay when malloc is replaced.
+extern "C" {
+void* __libc_malloc(std::size_t bytes);
+void* __libc_calloc(std::size_t n, std::size_t bytes);
+void* __libc_realloc(void* old, std::size_t bytes);
+void* __libc_memalign(std::size_t alignment, std::size_t bytes);
+
+void* malloc(std::size_t bytes) { return count(bytes), __libc_malloc(bytes); }
+void* calloc(std::size_t n, std::size_t bytes) { return count(n * bytes), __libc_calloc(n, bytes); }
+void* realloc(void* old, std::size_t bytes) { return count(bytes), __libc_realloc(old, bytes); }
+void* memalign(std::size_t alignment, std::size_t bytes) { return count(bytes), __libc_memalign(alignment, bytes); }
+void* aligned_alloc(std::size_t alignment, std::size_t bytes) { return count(bytes), __libc_memalign(alignment, bytes); }
+int posix_memalign(void** out, std::size_t alignment, std::size_t bytes) {
+  count(bytes);
+  *out = __libc_memalign(alignment, bytes);
+  return *out == nullptr ? ENOMEM : 0;
+}
+}
+
+namespace optimus {
+namespace {
+
+/// Allocations of five steps over changing rows, after three of warming up.
+long allocations_in_steady_state(const TransformerOptions& options) {
+  const auto backend = test::make_backend("cpu");
+  test::Parameters parameters(options.model, options.weights, options.gradients);
+  parameters.initialize(41);
+  Transformer transformer(options, *backend);
+  transformer.bind(parameters.weights(), parameters.gradients());
+  std::vector<test::Rows> rows;
+  for (std::uint64_t seed = 0; seed < 8; ++seed) rows.push_back(test::random_rows(options.model, options.micro_batch, options.sequence_length, seed));
+  long before = 0;
+  for (std::size_t step = 0; step < rows.size(); ++step) {
+    if (step == 3) before = allocations.load();
+    transformer.forward_backward(rows[step].batch(), test::scale_of(rows[step]), {});
+  }
+  return allocations.load() - before;
+}
+
+TEST(Allocations, AreCountedHere) {
+  const long before = allocations.load();
+  const std::vector<int> some(1000);
+  EXPECT_EQ(allocations.load(), before + 1) << some.size();
+}
+
+TEST(Allocations, DoNotHappenInTheSteadyState) {
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    TransformerOptions options{
+        .model = test::small_moe(), .moe = {}, .recompute = {}, .weights = dtype, .gradients = DType::kF32, .micro_batch = 2, .sequence_length = 24};
+    EXPECT_EQ(allocations_in_steady_state(options), 0) << "experts, " << dtype_name(dtype);
+    options.recompute = {.norm = true, .attention = true, .moe = true};
+    EXPECT_EQ(allocations_in_steady_state(options), 0) << "experts, recomputed, " << dtype_name(dtype);
+    options.model = test::small_dense();
+    EXPECT_EQ(allocations_in_steady_state(options), 0) << "dense, " << dtype_name(dtype);
+  }
+}
+
+/// Bytes that a transformer and its backend ask for in their whole life.
+long bytes_of_a_step(const TransformerOptions& options) {
+  test::Parameters parameters(options.model, options.weights, options.gradients);
+  parameters.initialize(43);
+  const test::Rows rows = test::random_rows(options.model, options.micro_batch, options.sequence_length);
+  const long before = allocated_bytes.load();
+  const auto backend = test::make_backend("cpu");
+  Transformer transformer(options, *backend);
+  transformer.bind(parameters.weights(), parameters.gradients());
+  transformer.forward_backward(rows.batch(), test::scale_of(rows), {});
+  return allocated_bytes.load() - before;
+}
+
+TEST(Memory, OfLongSequencesStaysFarBelowAllScores) {
+  ModelConfig model = test::small_dense();
+  model.max_position_embeddings = 4096;
+  model.num_hidden_layers = 1;
+  const long bytes = bytes_of_a_step({.model = model, .moe = {}, .recompute = {}, .micro_batch = 1, .sequence_length = 4096});
+  EXPECT_LT(bytes, 4096L * 4096 * 4 / 2) << "half of the scores of one of three heads";
+}
+
+TEST(Memory, OfALargeVocabularyStaysFarBelowAllLogits) {
+  ModelConfig model = test::small_dense();
+  model.vocab_size = 20011;
+  model.max_position_embeddings = 2048;
+  model.num_hidden_layers = 1;
+  const long bytes = bytes_of_a_step({.model = model, .moe = {}, .recompute = {}, .micro_batch = 1, .sequence_length = 2048});
+  EXPECT_LT(bytes, 2048L * 20011 * 4 / 2);
+}
+
+}  // namespace
+}  // namespace optimus
