@@ -65,23 +65,30 @@ template <class T> struct Backward {
     for (Index i = 0; i < kQueryBlock * A; i += kLanes) store(dq + i, F{}, All{});
   }
 
-  /// Probabilities and score gradients of one vector of queries.
-  void gradients(Index panel, int j, Index key_begin, Index keys, const Mask& mask) {
+  /// Probabilities and score gradients of one vector of queries; rows of keys from `seen` on become 0.
+  template <bool kMasked> void gradients(Index panel, int j, Index key_begin, Index keys, Index seen, const Mask& mask) {
     const Index query = panel * kTileCols + j * kLanes;
     const F lse_j = load(lse + query, All{}), delta_j = load(delta + query, All{});
+    const float *score = scores + j * kLanes, *dp_j = dp + j * kLanes;
     const auto probability = [&](Index i) {
-      F s = load(scores + i * kTileCols + j * kLanes, All{}) * scale - lse_j;
-      if (mask.is_needed) s = mask.apply(s, key_begin + i, j, -kInfinity);
+      F s = load(score + i * kTileCols, All{}) * scale - lse_j;
+      if constexpr (kMasked) s = mask.apply(s, key_begin + i, j, -kInfinity);
       return exp(s);
     };
-    const auto gradient = [&](Index i, F p) { return p * (load(dp + i * kTileCols + j * kLanes, All{}) - delta_j) * scale; };
-    for (Index i = 0; i < keys; i += 2) {
-      const bool has_second = i + 1 < keys;
+    const auto gradient = [&](Index i, F p) { return p * (load(dp_j + i * kTileCols, All{}) - delta_j) * scale; };
+    Stored *p_row = p_rows + query, *ds_row = ds_rows + query;
+    std::uint32_t* units = ds_units + j * kLanes;
+    for (Index i = 0; i < seen; i += 2, units += 2 / Unit::k_per_unit * kTileCols) {
+      const bool has_second = i + 1 < seen;
       const F p0 = probability(i), p1 = has_second ? probability(i + 1) : F{};
       const F ds0 = gradient(i, p0), ds1 = has_second ? gradient(i + 1, p1) : F{};
-      put_rows(p_rows + i * kQueryBlock + query, p0, p1);
-      put_rows(ds_rows + i * kQueryBlock + query, ds0, ds1);
-      put_units(unit, ds_units + i / Unit::k_per_unit * kTileCols + j * kLanes, ds0, ds1);
+      put_rows(p_row + i * kQueryBlock, p0, p1);
+      put_rows(ds_row + i * kQueryBlock, ds0, ds1);
+      put_units(unit, units, ds0, ds1);
+    }
+    for (Index i = (seen + 1) / 2 * 2; i < keys; i += 2) {
+      put_rows(p_row + i * kQueryBlock, F{}, F{});
+      put_rows(ds_row + i * kQueryBlock, F{}, F{});
     }
   }
 
@@ -91,7 +98,7 @@ template <class T> struct Backward {
     pack_rows(unit, rows + first_panel * kTileCols, kQueryBlock, keys, queries, tall_units);
     for (Index d = 0; d < A; d += kTileCols) {
       const int cols = static_cast<int>(A - d < kTileCols ? A - d : kTileCols);
-      multiply<Unit>(tall_units, units, keys, columns + d * all_units + units_of(unit, first_panel * kTileCols) * kTileCols, units, sums + d, A, cols, true);
+      multiply<Unit>({tall_units, keys, units}, keys, columns + d * all_units + units_of(unit, first_panel * kTileCols) * kTileCols, units, {sums + d, A, cols, false, true});
     }
   }
 
@@ -100,15 +107,20 @@ template <class T> struct Backward {
     while (first < last && !queries.sees(first, key, key + keys)) ++first;
     while (last > first && !queries.sees(last - 1, key, key + keys)) --last;
     if (first == last) return;
+    const Index key_units = units_of(unit, keys);
     pack_rows(unit, k + key * ld, ld, keys, A, k_units);
     pack_rows(unit, v + key * ld, ld, keys, A, v_units);
     pack_rows_strided(unit, k + key * ld, ld, A, keys, k_rows_units);
     for (Index panel = first; panel < last; ++panel) {
-      multiply<Unit>(k_units, deep, keys, q_units + panel * kTileCols * deep, deep, scores, kTileCols, kTileCols, false);
-      multiply<Unit>(v_units, deep, keys, do_units + panel * kTileCols * deep, deep, dp, kTileCols, kTileCols, false);
-      const Mask mask(queries, panel, key, key + keys);
-      for (int j = 0; j < kTileVectors; ++j) gradients(panel, j, key, keys, mask);
-      multiply<Unit>(k_rows_units, units_of(unit, keys), A, ds_units, units_of(unit, keys), dq + panel * kTileCols * A, kTileCols, kTileCols, true);
+      const Index seen = queries.num_seen(panel, key, key + keys);
+      multiply<Unit>({k_units, keys, deep}, seen, q_units + panel * kTileCols * deep, deep, {scores, kTileCols, kTileCols, false, false});
+      multiply<Unit>({v_units, keys, deep}, seen, do_units + panel * kTileCols * deep, deep, {dp, kTileCols, kTileCols, false, false});
+      const Mask mask(queries, panel, key, key + seen);
+      for (int j = 0; j < kTileVectors; ++j) {
+        if (mask.is_needed) gradients<true>(panel, j, key, keys, seen, mask);
+        else gradients<false>(panel, j, key, keys, seen, mask);
+      }
+      multiply<Unit>({k_rows_units, A, key_units}, A, ds_units, units_of(unit, seen), {dq + panel * kTileCols * A, kTileCols, kTileCols, false, true});
     }
     add_tall(p_rows, keys, first, last - first, do_rows_units, dv + key * A);
     add_tall(ds_rows, keys, first, last - first, q_rows_units, dk + key * A);

@@ -32,29 +32,42 @@ template <class T> struct Forward {
   }
 
   /// Scores to probabilities under the running maximum, for one vector of queries.
-  void softmax(Index panel, int j, Index key_begin, Index keys, const Mask& mask) {
+  template <bool kMasked> void softmax(Index panel, int j, Index key_begin, Index keys, const Mask& mask, bool is_first) {
     float* column = scores + j * kLanes;
     F largest = splat(-kInfinity);
     for (Index i = 0; i < keys; ++i) {
       F s = load(column + i * kTileCols, All{}) * scale;
-      if (mask.is_needed) s = mask.apply(s, key_begin + i, j, -kInfinity);
+      if constexpr (kMasked) s = mask.apply(s, key_begin + i, j, -kInfinity);
       store(column + i * kTileCols, s, All{});
       largest = max(s, largest);
     }
     float *top_j = top + panel * kTileCols + j * kLanes, *total_j = total + panel * kTileCols + j * kLanes;
-    const F old_top = load(top_j, All{}), new_top = max(largest, old_top);
+    const F old_top = is_first ? splat(-kInfinity) : load(top_j, All{}), new_top = max(largest, old_top);
     const F base = new_top == -kInfinity ? F{} : new_top;  // nothing seen yet: all are e^-infinity
     const F factor = exp(old_top - base);
-    F sum_j = load(total_j, All{}) * factor;
-    for (Index i = 0; i < keys; i += 2) {
+    F sum_j = is_first ? F{} : load(total_j, All{}) * factor;
+    std::uint32_t* units = p_units + j * kLanes;
+    for (Index i = 0; i < keys; i += 2, units += 2 / Unit::k_per_unit * kTileCols) {
       const F first = exp(load(column + i * kTileCols, All{}) - base);
       const F second = i + 1 < keys ? exp(load(column + (i + 1) * kTileCols, All{}) - base) : F{};
       sum_j += first + second;
-      put_units(unit, p_units + i / Unit::k_per_unit * kTileCols + j * kLanes, first, second);
+      put_units(unit, units, first, second);
     }
     store(top_j, new_top, All{});
     store(total_j, sum_j, All{});
-    rescale(o + panel * kTileCols * A, factor, j);
+    if (!is_first) rescale(o + panel * kTileCols * A, factor, j);
+  }
+
+  /// One block of keys and values, packed, meets one panel of queries.
+  void meet(const Queries& queries, Index panel, Index key, Index keys, bool is_first) {
+    const Index seen = queries.num_seen(panel, key, key + keys), value_units = units_of(unit, keys);
+    multiply<Unit>({k_units, keys, q_units_deep}, seen, q_units + panel * kTileCols * q_units_deep, q_units_deep, {scores, kTileCols, kTileCols, false, false});
+    const Mask mask(queries, panel, key, key + seen);
+    for (int j = 0; j < kTileVectors; ++j) {
+      if (mask.is_needed) softmax<true>(panel, j, key, seen, mask, is_first);
+      else softmax<false>(panel, j, key, seen, mask, is_first);
+    }
+    multiply<Unit>({v_units, A, value_units}, A, p_units, units_of(unit, seen), {o + panel * kTileCols * A, kTileCols, kTileCols, false, !is_first});
   }
 
   void run(const AttentionArgs& a, Index head, const Queries& queries) {
@@ -62,8 +75,8 @@ template <class T> struct Forward {
     const T* q = static_cast<const T*>(a.q) + (queries.batch * a.queries + queries.begin) * q_ld + head * A;
     const T *k = static_cast<const T*>(a.k) + queries.batch * a.keys * kv_ld + kv_head * A, *v = static_cast<const T*>(a.v) + queries.batch * a.keys * kv_ld + kv_head * A;
     pack_cols(unit, q, q_ld, queries.end - queries.begin, A, q_units);
-    for (Index i = 0; i < kQueryBlock * A; i += kLanes) store(o + i, F{}, All{});
-    for (Index i = 0; i < kQueryBlock; i += kLanes) store(top + i, splat(-kInfinity), All{}), store(total + i, F{}, All{});
+    bool is_first[kQueryPanels];
+    for (bool& is_first_panel : is_first) is_first_panel = true;
     const Index last_key = queries.position(queries.end - 1) + 1;
     for (Index key = queries.lowest_key(queries.begin, queries.end) / kKeyBlock * kKeyBlock; key < last_key; key += kKeyBlock) {
       const Index keys = last_key - key < kKeyBlock ? last_key - key : kKeyBlock;
@@ -71,10 +84,8 @@ template <class T> struct Forward {
       pack_rows_strided(unit, v + key * kv_ld, kv_ld, A, keys, v_units);
       for (Index panel = 0; panel < queries.num_panels(); ++panel) {
         if (!queries.sees(panel, key, key + keys)) continue;
-        multiply<Unit>(k_units, q_units_deep, keys, q_units + panel * kTileCols * q_units_deep, q_units_deep, scores, kTileCols, kTileCols, false);
-        const Mask mask(queries, panel, key, key + keys);
-        for (int j = 0; j < kTileVectors; ++j) softmax(panel, j, key, keys, mask);
-        multiply<Unit>(v_units, units_of(unit, keys), A, p_units, units_of(unit, keys), o + panel * kTileCols * A, kTileCols, kTileCols, true);
+        meet(queries, panel, key, keys, is_first[panel]);
+        is_first[panel] = false;
       }
     }
     write(a, head, queries);

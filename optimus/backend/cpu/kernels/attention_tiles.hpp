@@ -44,6 +44,11 @@ struct Queries {
     for (Index q = from; q < to; ++q) lowest = first_key(q) < lowest ? first_key(q) : lowest;
     return lowest;
   }
+  /// How many of the keys from key_begin to key_end some query of the panel sees (or comes after).
+  [[nodiscard]] Index num_seen(Index panel, Index key_begin, Index key_end) const {
+    const Index after = position(panel_end(panel) - 1) + 1;
+    return (after < key_end ? after : key_end) - key_begin;
+  }
   [[nodiscard]] bool sees(Index panel, Index key_begin, Index key_end) const {
     return position(panel_end(panel) - 1) >= key_begin && lowest_key(panel_begin(panel), panel_end(panel)) < key_end;
   }
@@ -57,9 +62,11 @@ struct Mask {
   Mask(const Queries& queries, Index panel, Index key_begin, Index key_end) {
     const Index begin = queries.panel_begin(panel), last = queries.panel_end(panel) - 1;
     is_needed = key_end - 1 > queries.position(begin);
+    const auto first_position = static_cast<std::int32_t>(queries.position(begin));
+    for (int j = 0; j < kTileVectors; ++j) position[j] = iota() + first_position + j * kLanes, first[j] = I{};
+    if (queries.args.document_start == nullptr) return;
     for (int lane = 0; lane < kTileCols; ++lane) {
-      const Index query = begin + lane < last ? begin + lane : last, first_key = queries.first_key(query);
-      position[lane / kLanes][lane % kLanes] = static_cast<std::int32_t>(queries.position(query));
+      const Index first_key = queries.first_key(begin + lane < last ? begin + lane : last);
       first[lane / kLanes][lane % kLanes] = static_cast<std::int32_t>(first_key);
       is_needed = is_needed || first_key > key_begin;
     }
@@ -71,11 +78,13 @@ struct Mask {
   }
 };
 
-/// c[rows, cols] (+)= a * b for packed a (rows) and one packed panel b. units of k; row panels of a are `a_units` deep.
-template <class Unit> void multiply(const std::uint32_t* a, Index a_units, Index rows, const std::uint32_t* b, Index units, float* c, Index ld, int cols, bool accumulate) {
-  const RowPanels cut(rows);
-  for (Index p = 0; p < cut.count; ++p)
-    tile_of<Unit>(cut.height(p))(a + cut.begin(p) * a_units, b, units, {c + cut.begin(p) * ld, ld, cols, false, accumulate});
+/// A packed side of row panels: `rows` rows, `units` deep.
+struct PackedRows { const std::uint32_t* panels; Index rows, units; };
+/// c[rows, cols] (+)= a * b for one packed panel b, over the first `units` of k and at least the first `rows` rows.
+template <class Unit> void multiply(const PackedRows& a, Index rows, const std::uint32_t* b, Index units, const TileOut& c) {
+  const RowPanels cut(a.rows);
+  for (Index p = 0; p < cut.count && cut.begin(p) < rows; ++p)
+    tile_of<Unit>(cut.height(p))(a.panels + cut.begin(p) * a.units, b, units, {static_cast<float*>(c.c) + cut.begin(p) * c.ld, c.ld, c.cols, false, c.accumulate});
 }
 
 /// Writes a [width][kTileCols] tile, query a lane, as rows of `out`: query `lane` at out + lane * ld.

@@ -113,9 +113,17 @@ inline F sqrt(F v) {
   return v;
 #endif
 }
-/// The larger; b where either is NaN.
+/// The larger, the smaller; b where either is NaN.
+#if defined(__AVX512F__)
+inline F max(F a, F b) { return (F)_mm512_max_ps((__m512)a, (__m512)b); }
+inline F min(F a, F b) { return (F)_mm512_min_ps((__m512)a, (__m512)b); }
+#elif defined(__AVX2__)
+inline F max(F a, F b) { return (F)_mm256_max_ps((__m256)a, (__m256)b); }
+inline F min(F a, F b) { return (F)_mm256_min_ps((__m256)a, (__m256)b); }
+#else
 inline F max(F a, F b) { return a > b ? a : b; }
 inline F min(F a, F b) { return a < b ? a : b; }
+#endif
 inline float sum(F v) {
 #if defined(__AVX512F__)
   return _mm512_reduce_add_ps((__m512)v);
@@ -130,19 +138,20 @@ inline float max_lane(F v) {
   for (int i = 1; i < kLanes; ++i) m = v[i] > m ? v[i] : m;
   return m;
 }
+/// 0, 1, 2, …
+inline I iota() {
+  I lane{};
+  for (int i = 0; i < kLanes; ++i) lane[i] = i;
+  return lane;
+}
 /// The first n lanes of v, `other` in the rest.
 inline F keep(F v, All, float) { return v; }
-inline F keep(F v, Some s, float other) {
-  I lane;
-  for (int i = 0; i < kLanes; ++i) lane[i] = i;
-  return lane < s.n ? v : splat(other);
-}
+inline F keep(F v, Some s, float other) { return iota() < s.n ? v : splat(other); }
 
 /// e^x within 2 ulp; exactly 0 for -infinity, NaN stays.
 inline F exp(F x) {
   constexpr float kLog2e = 1.44269504088896341F, kLn2High = 0.693359375F, kLn2Low = -2.12194440e-4F, kRound = 12582912.0F;
-  const F low = x < -104.0F ? splat(-104.0F) : x;
-  const F bounded = low > 89.0F ? splat(89.0F) : low;
+  const F bounded = min(splat(89.0F), max(splat(-104.0F), x));
   const F n = fma(bounded, splat(kLog2e), splat(kRound)) - kRound;
   const F r = fma(n, splat(-kLn2Low), fma(n, splat(-kLn2High), bounded));
   F p = splat(1.9875691500e-4F);

@@ -68,20 +68,23 @@ template <class Unit, class T>
 inline void pack_k_contiguous(Unit unit, const T* src, Index ld, int width, Index depth, std::uint32_t* panel, int panel_width) {
   constexpr Index kStep = kLanes * Unit::k_per_unit;
   for (int w = 0; w < panel_width; w += kLanes) {
-    const int store_width = panel_width - w < kLanes ? panel_width - w : kLanes;
+    const Some lanes{panel_width - w < kLanes ? panel_width - w : kLanes};
+    const int height = width - w < kLanes ? width - w : kLanes;
     std::uint32_t* out = panel + w;
-    for (Index k = 0; k < depth; k += kStep) {
+    const T* from = src + w * ld;
+    for (Index k = 0; k < depth; k += kStep, from += kStep, out += kLanes * panel_width) {
       U rows[kLanes];
 #pragma GCC unroll 16
-      for (int i = 0; i < kLanes; ++i) rows[i] = w + i < width ? load_row_units(unit, src + (w + i) * ld + k, depth - k) : U{};
+      for (int i = 0; i < kLanes; ++i) rows[i] = i < height ? load_row_units(unit, from + i * ld, depth - k) : U{};
       transpose(rows);
       const Index units = (depth - k + Unit::k_per_unit - 1) / Unit::k_per_unit;
+      if (units >= kLanes && lanes.n == kLanes) {
 #pragma GCC unroll 16
-      for (int i = 0; i < kLanes; ++i) {
-        if (i >= units) break;
-        if (store_width == kLanes) store_u(out, rows[i], All{});
-        else store_u(out, rows[i], Some{store_width});
-        out += panel_width;
+        for (int i = 0; i < kLanes; ++i) store_u(out + i * panel_width, rows[i], All{});
+      } else {
+#pragma GCC unroll 16
+        for (int i = 0; i < kLanes; ++i)
+          if (i < units) store_u(out + i * panel_width, rows[i], lanes);
       }
     }
   }
@@ -128,7 +131,10 @@ template <class Unit, class T> inline void pack_rows_strided(Unit unit, const T*
     std::uint32_t* panel = panels;
     for (int p = 0; p < cut.count; ++p) {
       const int height = low + (p < num_high ? 1 : 0);
-      store_u(panel + u * height, column_units(unit, row, ld, k + 1 < depth, Some{height}), Some{height});
+      for (int w = 0; w < kTileRows; w += kLanes) {
+        const Some lanes{height - w < kLanes ? height - w : kLanes};
+        if (lanes.n > 0) store_u(panel + u * height + w, column_units(unit, row + w, ld, k + 1 < depth, lanes), lanes);
+      }
       row += height;
       panel += units * height;
     }
