@@ -1,0 +1,113 @@
+#include "optimus/train/run_config.hpp"
+
+#include <gtest/gtest.h>
+
+#include "optimus/base/error.hpp"
+#include "optimus/train/config_docs.hpp"
+#include "optimus/train/dry_run.hpp"
+
+namespace optimus {
+namespace {
+
+constexpr const char* kSmall = R"(
+[model]
+num_hidden_layers = 2
+hidden_size = 32
+num_attention_heads = 4
+intermediate_size = 16
+num_experts = 4
+num_experts_per_tok = 2
+vocab_size = 64
+[data]
+path = "corpus"
+sequence_length = 16
+[batch]
+global_batch = 8
+)";
+
+std::string problems_of(const std::vector<std::string>& overrides, Index ranks = 1, bool must_run = true) {
+  try {
+    (void)load_run_config_text(kSmall, {.ranks = ranks, .must_run = must_run}, overrides);
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+#define EXPECT_HAS(text, part) EXPECT_NE(std::string(text).find(part), std::string::npos) << (text)
+
+TEST(RunConfig, ReadsAndDumpsBackEqual) {
+  const RunConfig config = load_run_config_text(kSmall, {}, {"run.tokens=1000", "faults=[{kind=\"slow\", step=3}]", "moe.aux_loss_scope=global_batch"});
+  EXPECT_EQ(config.run.steps, 8) << "1000 tokens are seven steps of 128 and a part";
+  EXPECT_EQ(config.shape.num_experts, 4);
+  const std::string dump = dump_run_config(config);
+  EXPECT_EQ(dump_run_config(load_run_config_text(dump, {})), dump);
+  EXPECT_EQ(load_run_config_text(dump, {}).shape, config.shape);
+}
+
+TEST(RunConfig, NamesEveryProblemAtOnce) {
+  const std::string text = problems_of({"model.hidden_size=30", "batch.micro_batch=3", "optimizer.betas=[0.9]", "run.stepz=4", "moe.implementation=quick", "data.sequence_length=99999"});
+  for (const char* part : {"model.hidden_size", "batch.global_batch", "optimizer.betas", "run.stepz", "run.steps", "moe.implementation", "data.sequence_length"}) EXPECT_HAS(text, part);
+}
+
+TEST(RunConfig, NamesBothNumbersThatDoNotDivide) {
+  EXPECT_HAS(problems_of({}, 3), "8 cannot be divided over 3 data ranks x micro_batch 1; make it a multiple of 3");
+  EXPECT_HAS(problems_of({"parallel.ep=4"}, 6, false), "6");
+  EXPECT_HAS(problems_of({"parallel.ep=3", "batch.global_batch=3"}, 3, false), "num_experts 4 cannot be divided over 3 ranks");
+}
+
+TEST(RunConfig, RefusesWhatItCannotRunYetButPlansIt) {
+  for (const char* axis : {"tp", "ep", "pp"}) {
+    const std::string setting = std::string("parallel.") + axis + "=2";
+    EXPECT_HAS(problems_of({setting}, 2), "not supported yet");
+    EXPECT_EQ(problems_of({setting}, 2, false), "");
+  }
+  EXPECT_HAS(problems_of({"parallel.pipeline_schedule=zero_bubble"}), "not supported yet");
+}
+
+TEST(RunConfig, RefusesContradictions) {
+  EXPECT_HAS(problems_of({"run.tokens=10", "run.steps=3"}), "run.tokens");
+  EXPECT_HAS(problems_of({"data.path=\"\""}), "data.path");
+  EXPECT_HAS(problems_of({"data.sources=[{path=\"a\"}]"}), "data.sources");
+  EXPECT_HAS(problems_of({"data.validation_interval=5"}), "data.validation");
+  EXPECT_HAS(problems_of({"fault_tolerance.save_on_signal=[\"SIGKILL\"]"}), "SIGKILL");
+  EXPECT_HAS(problems_of({"faults=[{kind=\"nan\", rank=4}]"}), "faults[0].rank");
+  EXPECT_HAS(problems_of({"faults=[{kind=\"nan\", tensor=\"lm_haed.weight\"}]"}), "lm_haed.weight");
+  EXPECT_HAS(problems_of({"optimizer.schedule=wsd", "optimizer.decay_steps=900", "optimizer.warmup_steps=200"}), "decay_steps");
+}
+
+TEST(RunConfig, DocumentsEveryTable) {
+  const std::string text = config_reference();
+  for (const char* table : {"[run]", "[model]", "[moe]", "[data]", "[batch]", "[optimizer]", "[precision]", "[parallel]", "[recompute]", "[checkpoint]", "[fault_tolerance]", "[log]", "[debug]", "[[faults]]"}) EXPECT_HAS(text, table);
+}
+
+TEST(DryRun, AddsUpToTheFormula) {
+  const RunConfig config = load_run_config_text(kSmall, {.must_run = false}, {"checkpoint.async=false"});
+  const DryRun run = plan_run(config, 1);
+  EXPECT_EQ(run.parameters, count_parameters(config.shape).total);
+  EXPECT_EQ(run.tokens_per_step, 128);
+  // Parameters are aligned to 32 elements in their bucket, and all of these sizes are.
+  EXPECT_EQ(run.bytes_per_rank.weights, 2 * run.parameters);
+  EXPECT_EQ(run.bytes_per_rank.gradients, 4 * run.parameters);
+  EXPECT_EQ(run.bytes_per_rank.master, 4 * run.parameters);
+  EXPECT_EQ(run.bytes_per_rank.moments, 8 * run.parameters);
+  EXPECT_GT(run.bytes_per_rank.activations, 0);
+  EXPECT_HAS(dry_run_json(run), "\"bytes_per_rank\":{\"weights\":");
+  EXPECT_HAS(dry_run_text(run, config), "[optimizer]");
+}
+
+TEST(DryRun, PlansThePublishedLayouts) {
+  const std::vector<std::string> layout = {"model.preset=mula-220b-a10b", "data.sequence_length=2048", "batch.global_batch=3072", "parallel.pp=8", "parallel.ep=12", "recompute.norm=true", "recompute.attention=true", "recompute.moe=true"};
+  const RunConfig config = load_run_config_text("", {.ranks = 12288, .must_run = false}, layout);
+  const DryRun run = plan_run(config, 12288);
+  EXPECT_EQ(run.parameters, 220205681664);
+  EXPECT_EQ(run.dp, 128);
+  EXPECT_TRUE(run.is_estimate);
+  // 220 B parameters over 8 stages and 12 expert ranks, bf16 weights and fp32 gradients, states over the 128 copies: about 2.5 B here, 6 bytes and a little each.
+  EXPECT_GT(run.bytes_per_rank.weights, Index{4} << 30);
+  EXPECT_LT(run.bytes_per_rank.weights, Index{8} << 30);
+  EXPECT_LT(run.bytes_per_rank.master, Index{1} << 27);
+}
+
+}  // namespace
+}  // namespace optimus
