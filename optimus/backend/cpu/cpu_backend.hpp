@@ -10,7 +10,7 @@ namespace optimus {
 /// Computes on f32 and bf16. Instruction set by run-time detection (ONEDNN_MAX_CPU_ISA lowers it, as it does for oneDNN).
 ///
 /// `threads`: OpenMP threads of this rank, >= 1. Every parallel region asks for that number by itself; nothing process-wide is set.
-/// Memory:   2.5 MB of scratch a thread from the start (see kernels/gemm.cpp). More is taken when a larger attention (2 * keys * head_size floats a thread, for
+/// Memory:   2 MB of scratch a thread from the start (kernels/gemm.cpp). More is taken when a larger attention (2 * keys * head_size floats a thread, for
 ///           backward) or a larger intermediate is seen first, and kept: no allocation once every shape has been seen.
 /// Numerics: every result is bitwise equal for any number of threads, of one instruction set.
 /// Errors:   ConfigError for threads < 1, or if ONEDNN_MAX_CPU_ISA names no instruction set.

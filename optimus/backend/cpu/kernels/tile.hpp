@@ -124,33 +124,49 @@ template <class Unit, class T> inline void pack_cols(Unit unit, const T* src, In
 /// every few numbers.
 template <class Unit, class T> inline void pack_rows_strided(Unit unit, const T* src, Index ld, Index rows, Index depth, std::uint32_t* panels) {
   const RowPanels cut(rows);
-  const Index units = units_of(unit, depth);
-  const int low = static_cast<int>(rows / cut.count), num_high = static_cast<int>(rows % cut.count);
+  const Index units = units_of(unit, depth), num_high = rows % cut.count;
+  const int low = static_cast<int>(rows / cut.count);
   for (Index k = 0, u = 0; k < depth; k += Unit::k_per_unit, ++u) {
     const T* row = src + k * ld;
     std::uint32_t* panel = panels;
-    for (int p = 0; p < cut.count; ++p) {
-      const int height = low + (p < num_high ? 1 : 0);
+    const auto pack_panels = [&](Index count, int height) {
       for (int w = 0; w < kTileRows; w += kLanes) {
         const Some lanes{height - w < kLanes ? height - w : kLanes};
-        if (lanes.n > 0) store_u(panel + u * height + w, column_units(unit, row + w, ld, k + 1 < depth, lanes), lanes);
+        if (lanes.n <= 0) break;
+        for (Index p = 0; p < count; ++p)
+          store_u(panel + p * units * height + u * height + w, column_units(unit, row + p * height + w, ld, k + 1 < depth, lanes), lanes);
       }
-      row += height;
-      panel += units * height;
-    }
+      row += count * height;
+      panel += count * units * height;
+    };
+    pack_panels(num_high, low + 1);
+    pack_panels(cut.count - num_high, low);
   }
 }
+
+/// kTileCols columns of one unit of k.
+template <class Unit, class T> inline void pack_whole_columns(Unit unit, const T* row, Index ld, bool has_next, std::uint32_t* out) {
+  for (int w = 0; w < kTileCols; w += kLanes) store_u(out + w, column_units(unit, row + w, ld, has_next, All{}), All{});
+}
+#if defined(__AVX512BF16__)
+inline void pack_whole_columns(Pairs, const Bf16* row, Index ld, bool has_next, std::uint32_t* out) {
+  alignas(64) static constexpr std::uint16_t kLow[32] = {0, 32, 1, 33, 2, 34, 3, 35, 4, 36, 5, 37, 6, 38, 7, 39, 8, 40, 9, 41, 10, 42, 11, 43, 12, 44, 13, 45, 14, 46, 15, 47};
+  alignas(64) static constexpr std::uint16_t kHigh[32] = {16, 48, 17, 49, 18, 50, 19, 51, 20, 52, 21, 53, 22, 54, 23, 55, 24, 56, 25, 57, 26, 58, 27, 59, 28, 60, 29, 61, 30, 62, 31, 63};
+  const __m512i first = _mm512_loadu_si512(row), second = has_next ? _mm512_loadu_si512(row + ld) : _mm512_setzero_si512();
+  _mm512_storeu_si512(out, _mm512_permutex2var_epi16(first, _mm512_load_si512(kLow), second));
+  _mm512_storeu_si512(out + kLanes, _mm512_permutex2var_epi16(first, _mm512_load_si512(kHigh), second));
+}
+#endif
 template <class Unit, class T> inline void pack_cols_strided(Unit unit, const T* src, Index ld, Index cols, Index depth, std::uint32_t* panels) {
-  const Index units = units_of(unit, depth);
+  const Index units = units_of(unit, depth), whole = cols / kTileCols * kTileCols;
   for (Index k = 0, u = 0; k < depth; k += Unit::k_per_unit, ++u) {
     const T* row = src + k * ld;
-    for (Index w = 0; w < cols; w += kLanes) {
-      std::uint32_t* out = panels + w / kTileCols * kTileCols * units + u * kTileCols + w % kTileCols;
-      if (cols - w >= kLanes) store_u(out, column_units(unit, row + w, ld, k + 1 < depth, All{}), All{});
-      else store_u(out, column_units(unit, row + w, ld, k + 1 < depth, Some{static_cast<int>(cols - w)}), All{});
-    }
-    if (const Index rest = (cols + kLanes - 1) / kLanes % kTileVectors; rest != 0)  // whole vectors missing in the last panel
-      store_u(panels + cols / kTileCols * kTileCols * units + u * kTileCols + rest * kLanes, U{}, All{});
+    const bool has_next = k + 1 < depth;
+    for (Index w = 0; w < whole; w += kTileCols) pack_whole_columns(unit, row + w, ld, has_next, panels + w * units + u * kTileCols);
+    std::uint32_t* last = panels + whole * units + u * kTileCols;
+    for (Index w = whole; w < cols; w += kLanes, last += kLanes)
+      store_u(last, cols - w >= kLanes ? column_units(unit, row + w, ld, has_next, All{}) : column_units(unit, row + w, ld, has_next, Some{static_cast<int>(cols - w)}), All{});
+    if (cols > whole && cols - whole <= kLanes) store_u(last, U{}, All{});
   }
 }
 

@@ -32,17 +32,23 @@ template <class G, class W> void sgd(const AdamWArgs& a, Index begin, Index end)
   });
 }
 
-typedef double D __attribute__((vector_size(8 * kLanes)));
+typedef float HalfF __attribute__((vector_size(2 * kLanes)));
+typedef double D __attribute__((vector_size(4 * kLanes)));
 
 template <class T> double sum_squares(const void* x, Index count) {
   const auto* p = static_cast<const T*>(x);
-  D total{};
+  D total[2] = {};
   for_vectors(count, [&](Index i, auto n) {
-    const D v = __builtin_convertvector(load(p + i, n), D);
-    total += v * v;
+    HalfF halves[2];
+    const F v = load(p + i, n);
+    __builtin_memcpy(halves, &v, sizeof v);
+    for (int h = 0; h < 2; ++h) {
+      const D wide = __builtin_convertvector(halves[h], D);
+      total[h] += wide * wide;
+    }
   });
   double s = 0;
-  for (int i = 0; i < kLanes; ++i) s += total[i];
+  for (int i = 0; i < kLanes / 2; ++i) s += total[0][i] + total[1][i];
   return s;
 }
 
