@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <limits>
+
 #include "optimus/backend/dry/dry_backend.hpp"
 #include "optimus/model/network.hpp"
 
@@ -19,6 +21,13 @@ void check_options(const TransformerOptions& options, const Backend& backend) {
     throw ConfigError(
         fmt::format("[model] sequences of {} tokens are longer than max_position_embeddings = {}; shorten them or raise model.max_position_embeddings",
                     options.sequence_length, options.model.max_position_embeddings));
+  }
+  // Lists of rows and slots are 32-bit.
+  const Index rows = checked_mul(options.micro_batch, options.sequence_length), choices = options.model.is_moe ? options.model.num_experts_per_tok : 1;
+  if (checked_mul(rows, choices) > std::numeric_limits<std::int32_t>::max()) {
+    throw ConfigError(
+        fmt::format("[model] a micro-batch of {} sequences of {} tokens with {} choices each has too many rows for one rank; make the micro-batch smaller",
+                    options.micro_batch, options.sequence_length, choices));
   }
   if (!backend.supports(options.weights))
     throw UnsupportedError(fmt::format("[model] {} does not compute on {}", backend.description(), dtype_name(options.weights)));

@@ -34,8 +34,7 @@ void router_forward(const MoeContext& c, ConstView x_TD, ConstView w_ED, const R
   if (probe) probe(logits_TE);
 }
 
-void router_backward(const MoeContext& c, ConstView dweight_TK, ConstView x_TD, ConstView w_ED, const Routing& routing, const RoutingLossGradient& losses,
-                     View dx_TD, View dw_ED) {
+void router_backward(const MoeContext& c, ConstView x_TD, ConstView w_ED, const Routing& routing, const RouterBackward& g) {
   Scratch scratch(c.arena);
   const View dlogits_TE = scratch.like(routing.p_TE);
 
@@ -43,12 +42,12 @@ void router_backward(const MoeContext& c, ConstView dweight_TK, ConstView x_TD, 
                                             .lse_T = routing.lse_T,
                                             .index_TK = routing.index_TK,
                                             .weight_TK = routing.weight_TK,
-                                            .dweight_TK = dweight_TK,
-                                            .dp_GE = losses.dp_GE,
-                                            .z_scale = losses.z_scale,
+                                            .dweight_TK = g.dweight_TK,
+                                            .dp_GE = g.losses.dp_GE,
+                                            .z_scale = g.losses.z_scale,
                                             .normalise = is_normalised(c)};
   ops::router_backward(c.backend, gradient, dlogits_TE);
-  ops::router_logits_backward(c.backend, dlogits_TE, x_TD, w_ED, dx_TD, dw_ED);
+  ops::router_logits_backward(c.backend, dlogits_TE, x_TD, w_ED, g.dx_TD, g.dw_ED);
 }
 
 }  // namespace optimus

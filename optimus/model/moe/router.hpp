@@ -40,8 +40,12 @@ struct RoutingLossGradient {
   double z_scale = 0;  ///< of the z-loss: multiplies 2 * lse * p
 };
 
-/// Writes:   dx_TD and dw_ED, accumulated.
-void router_backward(const MoeContext& c, ConstView dweight_TK, ConstView x_TD, ConstView w_ED, const Routing& routing, const RoutingLossGradient& losses,
-                     View dx_TD, View dw_ED);
+/// One backward call: dx_TD and dw_ED are accumulated.
+struct RouterBackward {
+  ConstView dweight_TK;
+  RoutingLossGradient losses;
+  View dx_TD, dw_ED;
+};
+void router_backward(const MoeContext& c, ConstView x_TD, ConstView w_ED, const Routing& routing, const RouterBackward& g);
 
 }  // namespace optimus

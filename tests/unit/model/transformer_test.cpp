@@ -77,6 +77,10 @@ TEST(Transformer, RefusesSequencesBeyondItsPositionsAndTypesWithoutKernels) {
   Fixture f(test::small_moe());
   f.options.sequence_length = 65;
   EXPECT_NE(message_of<ConfigError>([&] { (void)f.make(); }).find("max_position_embeddings = 64"), std::string::npos);
+  f.options.sequence_length = 64;
+  f.options.micro_batch = Index{1} << 25;
+  EXPECT_NE(message_of<ConfigError>([&] { (void)f.make(); }).find("make the micro-batch smaller"), std::string::npos);
+  f.options.micro_batch = 2;
   f.options.sequence_length = 6;
   f.options.weights = DType::kF64;
   const auto cpu = test::make_backend("cpu");
