@@ -17,7 +17,8 @@ void add_bench_command(CLI::App& app, Action& action) {
   CLI::App* bench = app.add_subcommand("bench", "Measure speed against the peak of this machine");
   bench->require_subcommand(1);
   CLI::App* command = bench->add_subcommand("step", "A whole optimizer step on made-up tokens");
-  command->footer("Examples:\n  optimus bench step --config small\n  optimus bench step --config mula-7b-l2 --json\n  optimus bench step --config configs/quickstart.toml");
+  command->footer(
+      "Examples:\n  optimus bench step --config small\n  optimus bench step --config mula-7b-l2 --json\n  optimus bench step --config configs/quickstart.toml");
   auto name = std::make_shared<std::string>("small");
   auto is_json = std::make_shared<bool>(false);
   command->add_option("--config", *name, "small, mula-7b-l2 (two layers of Mula-7B-A1B), or a TOML file")->capture_default_str();

@@ -69,14 +69,15 @@ void add_pretrain_command(CLI::App& app, Action& action) {
       "  optimus pretrain configs/mula-220b-a10b.toml --dry-run --world 12288 --json");
   auto a = std::make_shared<PretrainArguments>();
   command->add_option("config", a->config, "TOML file (docs/config.md lists its keys)")->required()->type_name("CONFIG.toml");
-  command->add_option("--set", a->overrides, "Override a key; the value is TOML, or a string if it is not")->type_name("key.path=value")->take_all()->allow_extra_args(false);
+  command->add_option("--set", a->overrides, "Override a key; the value is TOML, or a string if it is not")
+      ->type_name("key.path=value")
+      ->take_all()
+      ->allow_extra_args(false);
   command->add_option("--resume", a->resume, "As run.resume: auto, never, or a checkpoint folder")->type_name("auto|never|DIR");
   command->add_flag("--dry-run", a->is_dry_run, "Print sizes, memory and layout; read no data, make no folder");
   command->add_option("--world", a->world, "Of --dry-run: number of ranks to plan for")->check(CLI::PositiveNumber)->type_name("N");
   command->add_flag("--json", a->is_json, "Of --dry-run: print one JSON object");
-  command->callback([&action, a] {
-    action = [a] { return run_on_ranks([a](const Ranks& ranks) { return pretrain(*a, ranks); }); };
-  });
+  command->callback([&action, a] { action = [a] { return run_on_ranks([a](const Ranks& ranks) { return pretrain(*a, ranks); }); }; });
 }
 
 }  // namespace optimus

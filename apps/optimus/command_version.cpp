@@ -17,7 +17,8 @@ void add_version_command(CLI::App& app, Action& action) {
   command->add_flag("--json", *is_json, "Print one JSON object");
   command->callback([&action, is_json] {
     action = [is_json] {
-      if (*is_json) fmt::print("{{\"version\": \"{}\", \"compiler\": \"{}\", \"build_type\": \"{}\"}}\n", OPTIMUS_VERSION, OPTIMUS_COMPILER, OPTIMUS_BUILD_TYPE);
+      if (*is_json)
+        fmt::print("{{\"version\": \"{}\", \"compiler\": \"{}\", \"build_type\": \"{}\"}}\n", OPTIMUS_VERSION, OPTIMUS_COMPILER, OPTIMUS_BUILD_TYPE);
       else fmt::print("optimus {} ({}, {})\n", OPTIMUS_VERSION, OPTIMUS_COMPILER, OPTIMUS_BUILD_TYPE);
       return ExitCode::kDone;
     };

@@ -25,7 +25,10 @@ void add_commands(CLI::App& app, Action& action) {
 }
 
 int run(int argc, char** argv) {
-  CLI::App app("Pretrains mixture-of-experts language models.\n\nFirst steps:\n  optimus prepare --out data/corpus --tokenizer bytes --sequence-length 256 corpus.txt\n  optimus pretrain configs/quickstart.toml", "optimus");
+  CLI::App app(
+      "Pretrains mixture-of-experts language models.\n\nFirst steps:\n  optimus prepare --out data/corpus --tokenizer bytes --sequence-length 256 corpus.txt\n "
+      " optimus pretrain configs/quickstart.toml",
+      "optimus");
   app.require_subcommand(1);
   app.set_version_flag("--version", OPTIMUS_VERSION);
   Action action;

@@ -11,7 +11,7 @@ namespace optimus {
 /// What an action may use.
 struct Ranks {
   Communicator& world;
-  std::function<void(double seconds)> set_time_limit;   ///< of collectives
+  std::function<void(double seconds)> set_time_limit;  ///< of collectives
 };
 
 /// Runs `action` on every rank. What one rank throws ends all of them with its exit code; rank 0 prints the message.

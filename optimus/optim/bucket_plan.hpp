@@ -12,29 +12,31 @@ inline constexpr Index kBucketAlignment = 32;
 
 /// One parameter in a bucket.
 struct BucketEntry {
-  Index spec = 0;     ///< number in the list of specs
-  Box box;            ///< part of the parameter that this rank holds
-  Index offset = 0;   ///< of its first element in the bucket
+  Index spec = 0;    ///< number in the list of specs
+  Box box;           ///< part of the parameter that this rank holds
+  Index offset = 0;  ///< of its first element in the bucket
   Index count = 0;
 };
 
 /// Parameters that the same ranks hold copies of, one after another in a flat array, padded at the end to `shards` equal parts.
 struct Bucket {
-  Axis replicas = Axis::kDpEp;   ///< group over which gradients are summed
-  Axis shard_axis = Axis::kDpEp; ///< group over which states are divided; meaningless if shards is 1
+  Axis replicas = Axis::kDpEp;    ///< group over which gradients are summed
+  Axis shard_axis = Axis::kDpEp;  ///< group over which states are divided; meaningless if shards is 1
   Index shards = 1;
-  Index shard = 0;               ///< the part of this rank
+  Index shard = 0;  ///< the part of this rank
   /// Whether this rank speaks for its shard where several ranks hold the same one: norms and checkpoints count each element once.
   bool is_owner = true;
   std::vector<BucketEntry> entries;
-  Index elements = 0;            ///< padding included
+  Index elements = 0;  ///< padding included
 
   [[nodiscard]] Index shard_elements() const { return elements / shards; }
   [[nodiscard]] Index shard_begin() const { return shard * shard_elements(); }
 };
 
 /// The common part of an entry and this rank's shard: elements [flat_begin, flat_begin + count) of the entry's box, at `shard_offset` in the shard.
-struct ShardRange { Index flat_begin = 0, count = 0, shard_offset = 0; };
+struct ShardRange {
+  Index flat_begin = 0, count = 0, shard_offset = 0;
+};
 /// Of the own shard of `bucket`; count is 0 if they do not meet.
 [[nodiscard]] ShardRange shard_range(const Bucket& bucket, const BucketEntry& entry);
 
@@ -43,6 +45,7 @@ struct ShardRange { Index flat_begin = 0, count = 0, shard_offset = 0; };
 /// A bucket holds parameters with one replica group (and, under tensor parallelism, either split or whole ones). It is closed when it has reached
 /// `bucket_elements`; a parameter is never cut.
 ///   "epso": states divided over the replica group;   "so": over DP only;   "none": not at all.
-[[nodiscard]] std::vector<Bucket> plan_buckets(const std::vector<ParamSpec>& specs, const Mesh& mesh, Index rank, const std::string& sharding, Index bucket_elements);
+[[nodiscard]] std::vector<Bucket> plan_buckets(const std::vector<ParamSpec>& specs, const Mesh& mesh, Index rank, const std::string& sharding,
+                                               Index bucket_elements);
 
 }  // namespace optimus

@@ -34,7 +34,10 @@ void BucketStorage::append_chunks(const std::vector<ParamSpec>& specs, const std
     const ShardRange range = shard_range(bucket, entry);
     if (range.count == 0) continue;
     const ParamSpec& spec = specs[static_cast<std::size_t>(entry.spec)];
-    chunks.push_back({.name = prefix + spec.name, .global_shape = spec.shape, .box = entry.box, .flat_begin = range.flat_begin,
+    chunks.push_back({.name = prefix + spec.name,
+                      .global_shape = spec.shape,
+                      .box = entry.box,
+                      .flat_begin = range.flat_begin,
                       .data = shard.rows(range.shard_offset, range.shard_offset + range.count)});
   }
 }

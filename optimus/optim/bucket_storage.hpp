@@ -12,7 +12,7 @@ namespace optimus {
 /// What is stored in which type.
 struct BucketFormat {
   DType weights = DType::kF32, gradients = DType::kF32;
-  bool has_moments = true;   ///< AdamW's
+  bool has_moments = true;  ///< AdamW's
 };
 
 /// Flat views; every one starts at a cache line. Padding is zero from the start and stays so: kernels may run over it.
@@ -20,9 +20,9 @@ struct BucketStorage {
   BucketStorage(Bucket bucket, const BucketFormat& format);
 
   Bucket bucket;
-  View weights, gradients;                                   ///< [elements]
-  View weight_shard, gradient_shard;                         ///< the own part of those
-  View master_shard, exp_avg_shard, exp_avg_sq_shard;        ///< f32; master is the weight shard itself if weights are f32
+  View weights, gradients;                             ///< [elements]
+  View weight_shard, gradient_shard;                   ///< the own part of those
+  View master_shard, exp_avg_shard, exp_avg_sq_shard;  ///< f32; master is the weight shard itself if weights are f32
 
   [[nodiscard]] View weight_of(const BucketEntry& entry) const { return part(weights, entry); }
   [[nodiscard]] View gradient_of(const BucketEntry& entry) const { return part(gradients, entry); }

@@ -10,7 +10,8 @@ void validate(const OptimizerConfig& config, Problems& problems) {
     if (beta >= 1.0) problems.add("optimizer.betas", fmt::format("{} must be below 1: a moment that never forgets cannot be corrected for its start", beta));
   }
   if (config.schedule != "wsd" && config.decay_steps > 0) {
-    problems.add("optimizer.decay_steps", fmt::format("{} has no meaning for schedule \"{}\"; leave it out, or set optimizer.schedule = \"wsd\"", config.decay_steps, config.schedule));
+    problems.add("optimizer.decay_steps",
+                 fmt::format("{} has no meaning for schedule \"{}\"; leave it out, or set optimizer.schedule = \"wsd\"", config.decay_steps, config.schedule));
   }
 }
 

@@ -19,7 +19,8 @@ double learning_rate(const OptimizerConfig& config, Index step, Index steps) {
   const double x = fraction(step - config.warmup_steps, steps - config.warmup_steps);
   if (config.schedule == "cosine") return interpolate(config.lr_min, config.lr, (1.0 + std::cos(std::numbers::pi * x)) / 2.0);
   if (config.schedule == "linear") return interpolate(config.lr, config.lr_min, x);
-  if (config.schedule == "wsd" && config.decay_steps > 0) return interpolate(config.lr, config.lr_min, fraction(step - (steps - config.decay_steps), config.decay_steps));
+  if (config.schedule == "wsd" && config.decay_steps > 0)
+    return interpolate(config.lr, config.lr_min, fraction(step - (steps - config.decay_steps), config.decay_steps));
   return config.lr;
 }
 

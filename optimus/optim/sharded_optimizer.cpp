@@ -12,17 +12,25 @@ namespace optimus {
 namespace {
 
 BucketFormat bucket_format(const ShardedOptimizer::Options& options) {
-  return {.weights = parse_precision(options.precision.weights), .gradients = parse_precision(options.precision.gradients), .has_moments = options.optimizer.name == "adamw"};
+  return {.weights = parse_precision(options.precision.weights),
+          .gradients = parse_precision(options.precision.gradients),
+          .has_moments = options.optimizer.name == "adamw"};
 }
 
 ShardedOptimizer::Bytes bucket_bytes(const Bucket& bucket, const BucketFormat& format) {
   const Index shard_bytes = checked_mul(bucket.shard_elements(), dtype_bytes(DType::kF32));
-  return {.weights = checked_mul(bucket.elements, dtype_bytes(format.weights)), .gradients = checked_mul(bucket.elements, dtype_bytes(format.gradients)),
-          .master = format.weights == DType::kF32 ? 0 : shard_bytes, .moments = format.has_moments ? 2 * shard_bytes : 0};
+  return {.weights = checked_mul(bucket.elements, dtype_bytes(format.weights)),
+          .gradients = checked_mul(bucket.elements, dtype_bytes(format.gradients)),
+          .master = format.weights == DType::kF32 ? 0 : shard_bytes,
+          .moments = format.has_moments ? 2 * shard_bytes : 0};
 }
 
 ShardedOptimizer::Bytes add(const ShardedOptimizer::Bytes& a, const ShardedOptimizer::Bytes& b) {
-  return {.weights = a.weights + b.weights, .gradients = a.gradients + b.gradients, .master = a.master + b.master, .moments = a.moments + b.moments, .staging = a.staging + b.staging};
+  return {.weights = a.weights + b.weights,
+          .gradients = a.gradients + b.gradients,
+          .master = a.master + b.master,
+          .moments = a.moments + b.moments,
+          .staging = a.staging + b.staging};
 }
 
 }  // namespace
@@ -32,16 +40,17 @@ struct ShardedOptimizer::Impl {
   Options options;
   ReplicaGroups groups;
   Backend& backend;
-  std::vector<BucketStorage> buckets;   ///< in the order in which backward completes them
-  std::vector<View> weights, gradients; ///< in the order of specs
+  std::vector<BucketStorage> buckets;    ///< in the order in which backward completes them
+  std::vector<View> weights, gradients;  ///< in the order of specs
   Index ep = 1, adam_step = 0;
-  double sum_squares = 0;               ///< of the reduced gradients this rank speaks for
+  double sum_squares = 0;  ///< of the reduced gradients this rank speaks for
   bool has_reduced = false;
 
   Impl(std::vector<ParamSpec> s, const Options& o, const Mesh& mesh, Index rank, ReplicaGroups g, Backend& b)
       : specs(std::move(s)), options(o), groups(g), backend(b), weights(specs.size()), gradients(specs.size()), ep(mesh.ep()) {
     const BucketFormat format = bucket_format(options);
-    for (Bucket& bucket : plan_buckets(specs, mesh, rank, options.parallel.optimizer_sharding, options.bucket_elements)) buckets.emplace_back(std::move(bucket), format);
+    for (Bucket& bucket : plan_buckets(specs, mesh, rank, options.parallel.optimizer_sharding, options.bucket_elements))
+      buckets.emplace_back(std::move(bucket), format);
     for (const BucketStorage& storage : buckets) {
       for (const BucketEntry& entry : storage.bucket.entries) {
         weights[static_cast<std::size_t>(entry.spec)] = storage.weight_of(entry);
@@ -84,7 +93,8 @@ struct ShardedOptimizer::Impl {
   void step_bucket(BucketStorage& b, double lr, double scale) {
     const OptimizerConfig& o = options.optimizer;
     if (o.name == "sgd") return ops::sgd_update(backend, lr, o.weight_decay, scale, b.gradient_shard, b.master_shard, b.weight_shard);
-    const AdamWStep step{.lr = lr, .beta1 = o.betas[0], .beta2 = o.betas[1], .eps = o.eps, .weight_decay = o.weight_decay, .step = adam_step, .gradient_scale = scale};
+    const AdamWStep step{
+        .lr = lr, .beta1 = o.betas[0], .beta2 = o.betas[1], .eps = o.eps, .weight_decay = o.weight_decay, .step = adam_step, .gradient_scale = scale};
     ops::adamw_update(backend, step, b.gradient_shard, b.master_shard, b.exp_avg_shard, b.exp_avg_sq_shard, b.weight_shard);
   }
 
@@ -101,7 +111,9 @@ struct ShardedOptimizer::Impl {
     if (b.bucket.shards == 1 && !b.bucket.is_owner) return;
     for (const BucketEntry& entry : b.bucket.entries) {
       const ShardRange range = shard_range(b.bucket, entry);
-      if (range.count > 0) fill(specs[static_cast<std::size_t>(entry.spec)], entry.box, range.flat_begin, b.master_shard.rows(range.shard_offset, range.shard_offset + range.count));
+      if (range.count > 0)
+        fill(specs[static_cast<std::size_t>(entry.spec)], entry.box, range.flat_begin,
+             b.master_shard.rows(range.shard_offset, range.shard_offset + range.count));
     }
   }
 };
@@ -233,7 +245,8 @@ ShardedOptimizer::Bytes ShardedOptimizer::bytes() const {
 
 ShardedOptimizer::Bytes ShardedOptimizer::plan_bytes(const std::vector<ParamSpec>& specs, const Options& options, const Mesh& mesh, Index rank) {
   Bytes sum;
-  for (const Bucket& bucket : plan_buckets(specs, mesh, rank, options.parallel.optimizer_sharding, options.bucket_elements)) sum = add(sum, bucket_bytes(bucket, bucket_format(options)));
+  for (const Bucket& bucket : plan_buckets(specs, mesh, rank, options.parallel.optimizer_sharding, options.bucket_elements))
+    sum = add(sum, bucket_bytes(bucket, bucket_format(options)));
   return sum;
 }
 

@@ -19,17 +19,17 @@ namespace optimus {
 
 /// Groups a rank reduces over, one per replica axis. For one rank all are `self`.
 struct ReplicaGroups {
-  Communicator* dp = nullptr;      ///< copies of expert parameters
-  Communicator* dp_ep = nullptr;   ///< copies of everything else
-  Communicator* world = nullptr;   ///< for the norm and for agreement
-  Communicator* ep = nullptr;      ///< for "so" with ep > 1 only: the shards over DP are then summed over EP
+  Communicator* dp = nullptr;     ///< copies of expert parameters
+  Communicator* dp_ep = nullptr;  ///< copies of everything else
+  Communicator* world = nullptr;  ///< for the norm and for agreement
+  Communicator* ep = nullptr;     ///< for "so" with ep > 1 only: the shards over DP are then summed over EP
 };
 
 /// What one update did.
 struct UpdateResult {
-  double grad_norm = 0;            ///< global, before clipping; NaN or Inf if a gradient is
-  double clip_coefficient = 1;     ///< multiplied into every gradient
-  bool is_finite = true;           ///< false: nothing was changed
+  double grad_norm = 0;         ///< global, before clipping; NaN or Inf if a gradient is
+  double clip_coefficient = 1;  ///< multiplied into every gradient
+  bool is_finite = true;        ///< false: nothing was changed
 };
 
 /// Owns weights (in `precision.weights`), gradients (in `precision.gradients`) and, for its shard, fp32 master and moments.
@@ -43,7 +43,7 @@ class ShardedOptimizer {
     OptimizerConfig optimizer;
     PrecisionConfig precision;
     ParallelConfig parallel;
-    Index bucket_elements = Index{1} << 25;   ///< a bucket is closed when it holds this many; one parameter is never cut
+    Index bucket_elements = Index{1} << 25;  ///< a bucket is closed when it holds this many; one parameter is never cut
   };
   ShardedOptimizer(std::vector<ParamSpec> specs, const Options& options, const Mesh& mesh, Index rank, ReplicaGroups groups, Backend& backend);
   ~ShardedOptimizer();
@@ -59,7 +59,10 @@ class ShardedOptimizer {
 
   void zero_gradients();
   /// The first parameter whose gradient on this rank, before any reduction, holds a NaN or Inf.
-  struct NonFinite { std::string name; bool is_nan = true; };
+  struct NonFinite {
+    std::string name;
+    bool is_nan = true;
+  };
   [[nodiscard]] std::optional<NonFinite> find_nonfinite_gradient() const;
   /// Sums gradients over the replica groups. After it each rank holds the reduced gradients of its shards.
   void reduce_gradients();
@@ -86,7 +89,9 @@ class ShardedOptimizer {
   void set_adam_step(Index step);
 
   /// Bytes on this rank, by kind.
-  struct Bytes { Index weights = 0, gradients = 0, master = 0, moments = 0, staging = 0; };
+  struct Bytes {
+    Index weights = 0, gradients = 0, master = 0, moments = 0, staging = 0;
+  };
   [[nodiscard]] Bytes bytes() const;
   /// The same without allocating anything, for plans.
   [[nodiscard]] static Bytes plan_bytes(const std::vector<ParamSpec>& specs, const Options& options, const Mesh& mesh, Index rank);

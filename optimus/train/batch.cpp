@@ -44,7 +44,10 @@ void Batch::split() {
 
 MicroBatch Batch::rows(Index begin, Index end) const {
   const auto first = static_cast<std::size_t>(begin * sequence_length_), count = static_cast<std::size_t>((end - begin) * sequence_length_);
-  return {.sequences = end - begin, .sequence_length = sequence_length_, .inputs = std::span(inputs_).subspan(first, count), .labels = std::span(labels_).subspan(first, count)};
+  return {.sequences = end - begin,
+          .sequence_length = sequence_length_,
+          .inputs = std::span(inputs_).subspan(first, count),
+          .labels = std::span(labels_).subspan(first, count)};
 }
 
 }  // namespace optimus

@@ -68,7 +68,9 @@ void dump_logits(Communicator& world, TrainStep& train_step, const Batch& batch,
     (void)train_step.transformer().forward(batch.rows(row, std::min(row + config.batch.micro_batch, rows)), sink);
   }
   std::vector<std::int32_t> ids(batch.ids().begin(), batch.ids().end());
-  const auto view = [](auto& values) { return View(reinterpret_cast<std::byte*>(values.data()), dtype_of<std::decay_t<decltype(values[0])>>, {static_cast<Index>(values.size())}); };
+  const auto view = [](auto& values) {
+    return View(reinterpret_cast<std::byte*>(values.data()), dtype_of<std::decay_t<decltype(values[0])>>, {static_cast<Index>(values.size())});
+  };
   constexpr int kLogitsTag = 1, kIdsTag = 2;
   if (world.rank() > 0) {
     world.send(view(logits), 0, kLogitsTag);
@@ -77,8 +79,10 @@ void dump_logits(Communicator& world, TrainStep& train_step, const Batch& batch,
   // Ranks have consecutive rows and are taken in order, so the file is written front to back with one rank's logits in memory at a time.
   const Index all_rows = rows * world.size();
   std::vector<std::int32_t> all_ids;
-  SafetensorsWriter writer(debug_file(config.run.dir, "logits", step), {{.name = "logits", .dtype = DType::kF32, .shape = {all_rows, S, V}}, {.name = "tokens", .dtype = DType::kI32, .shape = {all_rows, S + 1}}},
-                           {{"step", std::to_string(step)}});
+  SafetensorsWriter writer(
+      debug_file(config.run.dir, "logits", step),
+      {{.name = "logits", .dtype = DType::kF32, .shape = {all_rows, S, V}}, {.name = "tokens", .dtype = DType::kI32, .shape = {all_rows, S + 1}}},
+      {{"step", std::to_string(step)}});
   for (Index rank = 0; rank < world.size(); ++rank) {
     if (rank > 0) {
       world.receive(view(logits), rank, kLogitsTag);
@@ -95,14 +99,18 @@ void check_replicas(Communicator& world, TrainStep& train_step, const Mesh& mesh
   const auto& specs = train_step.specs();
   const auto weights = train_step.optimizer().weights();
   std::vector<std::int64_t> mine(specs.size()), all(specs.size() * static_cast<std::size_t>(world.size()));
-  for (std::size_t s = 0; s < specs.size(); ++s) mine[s] = static_cast<std::int64_t>(xxh64(std::span<const std::byte>(weights[s].data(), static_cast<std::size_t>(weights[s].bytes()))));
-  const auto view = [](std::vector<std::int64_t>& values) { return View(reinterpret_cast<std::byte*>(values.data()), DType::kI64, {static_cast<Index>(values.size())}); };
+  for (std::size_t s = 0; s < specs.size(); ++s)
+    mine[s] = static_cast<std::int64_t>(xxh64(std::span<const std::byte>(weights[s].data(), static_cast<std::size_t>(weights[s].bytes()))));
+  const auto view = [](std::vector<std::int64_t>& values) {
+    return View(reinterpret_cast<std::byte*>(values.data()), DType::kI64, {static_cast<Index>(values.size())});
+  };
   world.all_gather(view(mine), view(all));
   std::string differences;
   for (std::size_t s = 0; s < specs.size(); ++s) {
     for (Index rank = 0; rank < world.size(); ++rank) {
       const Index first = mesh.member_rank(rank, replica_axis(specs[s]), 0);
-      if (all[static_cast<std::size_t>(rank) * specs.size() + s] != all[static_cast<std::size_t>(first) * specs.size() + s]) differences += fmt::format("\n  {}: rank {} differs from rank {}", specs[s].name, rank, first);
+      if (all[static_cast<std::size_t>(rank) * specs.size() + s] != all[static_cast<std::size_t>(first) * specs.size() + s])
+        differences += fmt::format("\n  {}: rank {} differs from rank {}", specs[s].name, rank, first);
     }
   }
   if (!differences.empty()) throw Error("[debug] copies of parameters are not equal:" + differences);

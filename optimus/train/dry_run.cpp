@@ -14,6 +14,9 @@
 namespace optimus {
 namespace {
 
+/// What a process takes before any tensor, measured: code, libraries, thread stacks, the kernels' scratch.
+constexpr Index kProgramBytes = Index{16} << 20;
+
 /// One pipeline stage: its parameters, and its layers.
 struct Stage {
   std::vector<ParamSpec> specs;
@@ -53,7 +56,8 @@ Index activation_bytes(const RunConfig& config, const Stage& stage, double kept)
 
 /// Token ids, the copy of the state that a background save needs, and what collectives stage.
 Index buffer_bytes(const RunConfig& config, const ShardedOptimizer::Bytes& state, Index world, Index rows) {
-  const Index gathered_rows = config.parallel.ep > 1 ? checked_mul(config.parallel.ep * config.batch.micro_batch * config.data.sequence_length * config.shape.hidden_size, 2) : 0;
+  const Index gathered_rows =
+      config.parallel.ep > 1 ? checked_mul(config.parallel.ep * config.batch.micro_batch * config.data.sequence_length * config.shape.hidden_size, 2) : 0;
   const Index staging = world > 1 ? 2 * MpiTuning{}.staging_bytes : 0;
   return Batch::bytes(rows, config.data.sequence_length) + RunCheckpoints::buffer_bytes(config, state) + gathered_rows + staging;
 }
@@ -69,7 +73,8 @@ std::string words(Index bytes) {
 DryRun plan_run(const RunConfig& config, Index world) {
   const Mesh mesh(config.parallel, world);
   const ParameterCounts counts = count_parameters(config.shape);
-  DryRun run{.world = world, .dp = mesh.dp(), .pp = mesh.pp(), .ep = mesh.ep(), .tp = mesh.tp(), .parameters = counts.total, .active_parameters = counts.active};
+  DryRun run{
+      .world = world, .dp = mesh.dp(), .pp = mesh.pp(), .ep = mesh.ep(), .tp = mesh.tp(), .parameters = counts.total, .active_parameters = counts.active};
   const Index rows = config.batch.global_batch / mesh.data_ranks();
   run.micro_batches = rows / config.batch.micro_batch;
   run.tokens_per_step = checked_mul(config.batch.global_batch, config.data.sequence_length);
@@ -79,8 +84,13 @@ DryRun plan_run(const RunConfig& config, Index world) {
   for (Index stage = 0; stage < mesh.pp(); ++stage) {
     const Stage part = stage_of(config, stage);
     const auto state = ShardedOptimizer::plan_bytes(part.specs, options, mesh, mesh.rank_of({.pp = stage}));
-    const DryRun::Bytes bytes{.weights = state.weights, .gradients = state.gradients, .master = state.master, .moments = state.moments,
-                              .activations = activation_bytes(config, part, kept_micro_batches(config.parallel, stage, run.micro_batches)), .buffers = buffer_bytes(config, state, world, rows)};
+    const DryRun::Bytes bytes{.weights = state.weights,
+                              .gradients = state.gradients,
+                              .master = state.master,
+                              .moments = state.moments,
+                              .activations = activation_bytes(config, part, kept_micro_batches(config.parallel, stage, run.micro_batches)),
+                              .buffers = buffer_bytes(config, state, world, rows),
+                              .program = kProgramBytes};
     if (bytes.sum() > run.bytes_per_rank.sum()) run.bytes_per_rank = bytes;
   }
   return run;
@@ -88,11 +98,14 @@ DryRun plan_run(const RunConfig& config, Index world) {
 
 std::string dry_run_text(const DryRun& r, const RunConfig& config) {
   const DryRun::Bytes& b = r.bytes_per_rank;
-  std::string text = fmt::format("parameters       {}\nactive           {}\nflops per token  {:.6g}\ntokens per step  {}\nlayout           {} ranks = dp {} x pp {} x ep {} x tp {}, {} micro-batches a rank\n", r.parameters,
-                                 r.active_parameters, r.flops_per_token, r.tokens_per_step, r.world, r.dp, r.pp, r.ep, r.tp, r.micro_batches);
+  std::string text = fmt::format(
+      "parameters       {}\nactive           {}\nflops per token  {:.6g}\ntokens per step  {}\nlayout           {} ranks = dp {} x pp {} x ep {} x tp {}, {} "
+      "micro-batches a rank\n",
+      r.parameters, r.active_parameters, r.flops_per_token, r.tokens_per_step, r.world, r.dp, r.pp, r.ep, r.tp, r.micro_batches);
   text += fmt::format("memory per rank  {}{}\n", words(b.sum()), r.is_estimate ? " (activations estimated)" : "");
-  for (const auto& [name, bytes] : {std::pair{"weights", b.weights}, std::pair{"gradients", b.gradients}, std::pair{"master", b.master}, std::pair{"moments", b.moments}, std::pair{"activations", b.activations},
-                                    std::pair{"buffers", b.buffers}}) {
+  for (const auto& [name, bytes] :
+       {std::pair{"weights", b.weights}, std::pair{"gradients", b.gradients}, std::pair{"master", b.master}, std::pair{"moments", b.moments},
+        std::pair{"activations", b.activations}, std::pair{"buffers", b.buffers}, std::pair{"program", b.program}}) {
     text += fmt::format("  {:<14} {}\n", name, words(bytes));
   }
   return text + "\n# resolved configuration\n" + dump_run_config(config);
@@ -100,10 +113,22 @@ std::string dry_run_text(const DryRun& r, const RunConfig& config) {
 
 std::string dry_run_json(const DryRun& r) {
   const DryRun::Bytes& b = r.bytes_per_rank;
-  const nlohmann::ordered_json json = {{"parameters", r.parameters}, {"active_parameters", r.active_parameters},
-                                       {"bytes_per_rank", {{"weights", b.weights}, {"gradients", b.gradients}, {"master", b.master}, {"moments", b.moments}, {"activations", b.activations}, {"buffers", b.buffers}, {"sum", b.sum()}}},
-                                       {"flops_per_token", r.flops_per_token}, {"tokens_per_step", r.tokens_per_step},
-                                       {"layout", {{"world", r.world}, {"dp", r.dp}, {"pp", r.pp}, {"ep", r.ep}, {"tp", r.tp}, {"micro_batches", r.micro_batches}, {"is_estimate", r.is_estimate}}}};
+  const nlohmann::ordered_json json = {
+      {"parameters", r.parameters},
+      {"active_parameters", r.active_parameters},
+      {"bytes_per_rank",
+       {{"weights", b.weights},
+        {"gradients", b.gradients},
+        {"master", b.master},
+        {"moments", b.moments},
+        {"activations", b.activations},
+        {"buffers", b.buffers},
+        {"program", b.program},
+        {"sum", b.sum()}}},
+      {"flops_per_token", r.flops_per_token},
+      {"tokens_per_step", r.tokens_per_step},
+      {"layout",
+       {{"world", r.world}, {"dp", r.dp}, {"pp", r.pp}, {"ep", r.ep}, {"tp", r.tp}, {"micro_batches", r.micro_batches}, {"is_estimate", r.is_estimate}}}};
   return json.dump() + "\n";
 }
 

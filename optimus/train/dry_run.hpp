@@ -10,12 +10,12 @@ namespace optimus {
 /// Sizes of a run on `world` ranks. Bytes are those of the rank that needs most.
 struct DryRun {
   Index world = 1, dp = 1, pp = 1, ep = 1, tp = 1;
-  Index micro_batches = 1;              ///< a rank's, in one step
+  Index micro_batches = 1;  ///< a rank's, in one step
   Index parameters = 0, active_parameters = 0, tokens_per_step = 0;
-  double flops_per_token = 0;           ///< forward and backward, without recomputation
+  double flops_per_token = 0;  ///< forward and backward, without recomputation
   struct Bytes {
-    Index weights = 0, gradients = 0, master = 0, moments = 0, activations = 0, buffers = 0;
-    [[nodiscard]] Index sum() const { return weights + gradients + master + moments + activations + buffers; }
+    Index weights = 0, gradients = 0, master = 0, moments = 0, activations = 0, buffers = 0, program = 0;
+    [[nodiscard]] Index sum() const { return weights + gradients + master + moments + activations + buffers + program; }
   };
   Bytes bytes_per_rank;
   /// Activations of layouts that are planned before they can be computed: a rank's layers, times the micro-batches its pipeline schedule keeps, divided by tp.

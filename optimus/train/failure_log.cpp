@@ -13,8 +13,12 @@
 namespace optimus {
 
 void append_failure(const std::filesystem::path& run_dir, const FailureRecord& record) {
-  const nlohmann::ordered_json line = {{"time", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)))}, {"step", record.step}, {"rank", record.rank},
-                                       {"host", record.host}, {"kind", record.kind}, {"message", record.message}};
+  const nlohmann::ordered_json line = {{"time", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)))},
+                                       {"step", record.step},
+                                       {"rank", record.rank},
+                                       {"host", record.host},
+                                       {"kind", record.kind},
+                                       {"message", record.message}};
   LineFile(run_dir / "failures.jsonl").append(line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
 }
 

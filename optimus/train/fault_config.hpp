@@ -16,7 +16,8 @@ struct FaultToleranceConfig {
 template <class Visitor> void describe(Visitor& v, FaultToleranceConfig& c) {
   v.field("watchdog_s", c.watchdog_s, "Seconds after which a step, load, save or collective counts as stuck.", above(0.0));
   v.field("save_on_signal", c.save_on_signal, "Signals on which the run saves and ends with exit code 12; a second one ends it at once.");
-  v.field("stop_before_walltime_s", c.stop_before_walltime_s, "Save and end this many seconds before the end that Slurm or PBS gives; 0: do not look.", at_least(0.0));
+  v.field("stop_before_walltime_s", c.stop_before_walltime_s, "Save and end this many seconds before the end that Slurm or PBS gives; 0: do not look.",
+          at_least(0.0));
 }
 
 struct FaultConfig {

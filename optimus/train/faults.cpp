@@ -69,7 +69,8 @@ void FaultInjector::arm(Index step, TrainStep& train_step, StepHooks& hooks) {
 void FaultInjector::before_checkpoint(Index step) {
   for (std::size_t i = 0; i < faults_.size(); ++i) {
     const FaultConfig& fault = faults_[i];
-    if (fault.kind == "write_error" && fault.rank == rank_ && step >= fault.step && strikes(i)) throw FileError(fmt::format("[faults] write error on rank {}, as configured", fault.rank));
+    if (fault.kind == "write_error" && fault.rank == rank_ && step >= fault.step && strikes(i))
+      throw FileError(fmt::format("[faults] write error on rank {}, as configured", fault.rank));
   }
 }
 

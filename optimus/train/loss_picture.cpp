@@ -86,7 +86,8 @@ std::vector<CurvePoint> read_losses(const std::string& metrics_path) {
   std::vector<CurvePoint> points;
   for (std::string line; std::getline(in, line);) {
     const auto json = nlohmann::json::parse(line, nullptr, false);
-    if (json.is_object() && json.contains("step") && json.contains("lm_loss") && json["step"].is_number() && json["lm_loss"].is_number()) points.push_back({json["step"].get<double>(), json["lm_loss"].get<double>()});
+    if (json.is_object() && json.contains("step") && json.contains("lm_loss") && json["step"].is_number() && json["lm_loss"].is_number())
+      points.push_back({json["step"].get<double>(), json["lm_loss"].get<double>()});
   }
   return points;
 }

@@ -10,7 +10,9 @@
 namespace optimus {
 
 /// One point of a curve.
-struct CurvePoint { double x = 0, y = 0; };
+struct CurvePoint {
+  double x = 0, y = 0;
+};
 
 /// Draws `points` (x ascending) in `columns` x `rows` characters, each of 2 x 4 dots, with the range of y at the left and that of x below.
 /// Points that are not finite are left out; several in one dot column are drawn from the lowest to the highest. Empty if nothing can be drawn.

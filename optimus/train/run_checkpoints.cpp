@@ -25,7 +25,8 @@ std::vector<std::filesystem::path> agreed_candidates(Communicator& world, const 
   text = broadcast_text(world, text, 0);
   damaged_text = broadcast_text(world, damaged_text, 0);
   std::vector<std::filesystem::path> folders;
-  for (std::size_t begin = 0, end = 0; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) folders.emplace_back(text.substr(begin, end - begin));
+  for (std::size_t begin = 0, end = 0; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1)
+    folders.emplace_back(text.substr(begin, end - begin));
   return folders;
 }
 
@@ -37,7 +38,8 @@ RunCheckpoints::RunCheckpoints(const RunConfig& config, std::string dump, Commun
     : config_(config), dump_(std::move(dump)), world_(world), train_step_(train_step), faults_(faults), store_(config.run.dir), writer_(world) {}
 
 Index RunCheckpoints::buffer_bytes(const RunConfig& config, const ShardedOptimizer::Bytes& bytes) {
-  if (!config.checkpoint.async) return 0;
+  const bool saves_on_the_way = config.checkpoint.interval > 0 && config.checkpoint.interval < config.run.steps;
+  if (!config.checkpoint.async || !saves_on_the_way) return 0;
   // Of the weights the own shard is copied; with fp32 weights the master is a second copy of it.
   const Index shard = config.precision.weights == "fp32" ? bytes.weights : bytes.master / 2;
   const Index master = config.precision.weights == "fp32" ? bytes.weights : bytes.master;
@@ -48,10 +50,12 @@ void RunCheckpoints::check_model(const CheckpointInfo& info) const {
   const ModelConfig stored = parse_hf_config(info.hf_config, info.folder.string());
   if (stored == config_.shape) return;
   const auto words = [](const ModelConfig& m) {
-    return fmt::format("{} with L {}, D {}, H {}/{}, F {}, E {}, K {}, V {}", m.is_moe ? "olmoe" : "olmo", m.num_hidden_layers, m.hidden_size, m.num_attention_heads, m.num_key_value_heads, m.intermediate_size,
-                       m.is_moe ? m.num_experts : 0, m.is_moe ? m.num_experts_per_tok : 0, m.vocab_size);
+    return fmt::format("{} with L {}, D {}, H {}/{}, F {}, E {}, K {}, V {}", m.is_moe ? "olmoe" : "olmo", m.num_hidden_layers, m.hidden_size,
+                       m.num_attention_heads, m.num_key_value_heads, m.intermediate_size, m.is_moe ? m.num_experts : 0, m.is_moe ? m.num_experts_per_tok : 0,
+                       m.vocab_size);
   };
-  throw CheckpointError(fmt::format("[checkpoint] {} holds another model ({}) than [model] describes ({}); choose another run.dir, or run.resume = \"never\"", info.folder.string(), words(stored), words(config_.shape)));
+  throw CheckpointError(fmt::format("[checkpoint] {} holds another model ({}) than [model] describes ({}); choose another run.dir, or run.resume = \"never\"",
+                                    info.folder.string(), words(stored), words(config_.shape)));
 }
 
 TrainingPosition RunCheckpoints::load(const CheckpointInfo& found) {
@@ -73,7 +77,8 @@ std::optional<TrainingPosition> RunCheckpoints::resume() {
     CheckpointInfo info;
     agree(world_, [&] {
       info = find_checkpoint(config_.run.resume);
-      if (!info.is_full_state) throw CheckpointError(fmt::format("[checkpoint] {} has weights only and cannot be resumed; start from it with run.init_from", info.folder.string()));
+      if (!info.is_full_state)
+        throw CheckpointError(fmt::format("[checkpoint] {} has weights only and cannot be resumed; start from it with run.init_from", info.folder.string()));
     });
     return load(info);
   }
@@ -88,7 +93,8 @@ std::optional<TrainingPosition> RunCheckpoints::resume() {
       if (world_.rank() == 0) log_warning("[checkpoint] {} cannot be used, trying an older one: {}", folder.string(), error.what());
     }
   }
-  if (!damaged.empty()) throw CheckpointError(fmt::format("[checkpoint] every checkpoint in {} is damaged; set run.resume = \"never\" to start anew:{}", config_.run.dir, damaged));
+  if (!damaged.empty())
+    throw CheckpointError(fmt::format("[checkpoint] every checkpoint in {} is damaged; set run.resume = \"never\" to start anew:{}", config_.run.dir, damaged));
   return std::nullopt;
 }
 
@@ -96,6 +102,11 @@ void RunCheckpoints::load_starting_weights(const std::filesystem::path& folder) 
   ShardedOptimizer& optimizer = train_step_.optimizer();
   if (std::filesystem::exists(folder / "config.json")) {
     std::unique_ptr<HfWeights> weights;
+    agree(world_, [&] {
+      // Shapes are checked by name; what no shape shows (angles, clipping, K, …) may differ on purpose, but not unsaid.
+      if (world_.rank() == 0 && read_hf_config(folder / "config.json") != config_.shape)
+        log_warning("[model] {} describes another model than [model] does; its weights are used as they are", (folder / "config.json").string());
+    });
     agree(world_, [&] { weights = std::make_unique<HfWeights>(folder, train_step_.specs(), config_.shape.tie_word_embeddings); });
     optimizer.initialize([&](const ParamSpec& spec, const Box& box, Index flat_begin, View out) { weights->read(spec, box, flat_begin, out); });
   } else {
@@ -113,7 +124,8 @@ TrainingPosition RunCheckpoints::start() {
     load_starting_weights(config_.run.init_from);
   } else {
     const auto seed = static_cast<std::uint64_t>(config_.run.seed);
-    train_step_.optimizer().initialize([seed](const ParamSpec& spec, const Box& box, Index flat_begin, View out) { optimus::initialize(spec, box, flat_begin, seed, out); });
+    train_step_.optimizer().initialize(
+        [seed](const ParamSpec& spec, const Box& box, Index flat_begin, View out) { optimus::initialize(spec, box, flat_begin, seed, out); });
   }
   return {};
 }

@@ -14,19 +14,22 @@ namespace {
 void check_steps(const RunConfig& c, const ConfigSource& source, Problems& problems) {
   if (c.run.tokens && source.is_set("run.steps")) problems.add("run.tokens", "is set beside run.steps; give one of the two");
   if (c.optimizer.schedule == "wsd" && c.optimizer.warmup_steps + c.optimizer.decay_steps > c.run.steps) {
-    problems.add("optimizer.decay_steps", fmt::format("warm-up of {} and decay of {} steps are more than the run's {}", c.optimizer.warmup_steps, c.optimizer.decay_steps, c.run.steps));
+    problems.add("optimizer.decay_steps",
+                 fmt::format("warm-up of {} and decay of {} steps are more than the run's {}", c.optimizer.warmup_steps, c.optimizer.decay_steps, c.run.steps));
   }
 }
 
 void check_data(const RunConfig& c, bool needs_data, Problems& problems) {
-  if (needs_data && c.data.path.empty() && c.data.sources.empty()) problems.add("data.path", "is not set: name a folder made by `optimus prepare`, or data.sources");
+  if (needs_data && c.data.path.empty() && c.data.sources.empty())
+    problems.add("data.path", "is not set: name a folder made by `optimus prepare`, or data.sources");
   if (!c.data.path.empty() && !c.data.sources.empty()) problems.add("data.sources", "is set beside data.path; give one of the two");
   for (std::size_t i = 0; i < c.data.sources.size(); ++i) {
     if (c.data.sources[i].path.empty()) problems.add(fmt::format("data.sources[{}].path", i), "is empty: name a folder made by `optimus prepare`");
   }
   if (c.data.validation_interval > 0 && c.data.validation.empty()) problems.add("data.validation_interval", "needs data.validation, a prepared folder");
   if (c.data.sequence_length > c.shape.max_position_embeddings) {
-    problems.add("data.sequence_length", fmt::format("{} is longer than the model's max_position_embeddings {}", c.data.sequence_length, c.shape.max_position_embeddings));
+    problems.add("data.sequence_length",
+                 fmt::format("{} is longer than the model's max_position_embeddings {}", c.data.sequence_length, c.shape.max_position_embeddings));
   }
 }
 
@@ -37,14 +40,16 @@ void check_batch(const RunConfig& c, Index ranks, Problems& problems) {
   if (problems.items().size() > before) return;  // there are no data ranks to divide by
   const Index data_ranks = Mesh(p, ranks).data_ranks(), piece = checked_mul(data_ranks, c.batch.micro_batch);
   if (c.batch.global_batch % piece != 0) {
-    problems.add("batch.global_batch", fmt::format("{} cannot be divided over {} data ranks x micro_batch {}; make it a multiple of {}", c.batch.global_batch, data_ranks, c.batch.micro_batch, piece));
+    problems.add("batch.global_batch", fmt::format("{} cannot be divided over {} data ranks x micro_batch {}; make it a multiple of {}", c.batch.global_batch,
+                                                   data_ranks, c.batch.micro_batch, piece));
   }
 }
 
 /// The model's sizes against the layout's.
 void check_division(const RunConfig& c, Problems& problems) {
   const ParallelConfig& p = c.parallel;
-  if (c.shape.is_moe && c.shape.num_experts % p.ep != 0) problems.add("parallel.ep", fmt::format("num_experts {} cannot be divided over {} ranks", c.shape.num_experts, p.ep));
+  if (c.shape.is_moe && c.shape.num_experts % p.ep != 0)
+    problems.add("parallel.ep", fmt::format("num_experts {} cannot be divided over {} ranks", c.shape.num_experts, p.ep));
   if (!c.shape.is_moe && p.ep > 1) problems.add("parallel.ep", fmt::format("{} expert-parallel ranks, but the model is dense", p.ep));
   for (const auto& [name, size] : {std::pair{"num_attention_heads", c.shape.num_attention_heads}, std::pair{"num_key_value_heads", c.shape.num_key_value_heads},
                                    std::pair{"intermediate_size", c.shape.intermediate_size}, std::pair{"vocab_size", c.shape.vocab_size}}) {
@@ -52,7 +57,8 @@ void check_division(const RunConfig& c, Problems& problems) {
   }
   const Index chunks = p.pp * p.virtual_stages;
   if (chunks > c.shape.num_hidden_layers) {
-    problems.add("parallel.pp", fmt::format("{} stages x {} virtual stages for {} layers: each needs at least one", p.pp, p.virtual_stages, c.shape.num_hidden_layers));
+    problems.add("parallel.pp",
+                 fmt::format("{} stages x {} virtual stages for {} layers: each needs at least one", p.pp, p.virtual_stages, c.shape.num_hidden_layers));
   } else {
     try {
       (void)cut_layers(c.shape.num_hidden_layers, chunks, p.layers_per_stage);
@@ -66,14 +72,17 @@ void check_division(const RunConfig& c, Problems& problems) {
 void check_supported(const RunConfig& c, Problems& problems) {
   const ParallelConfig& p = c.parallel;
   for (const auto& [name, size] : {std::pair{"tp", p.tp}, std::pair{"ep", p.ep}, std::pair{"pp", p.pp}, std::pair{"virtual_stages", p.virtual_stages}}) {
-    if (size > 1) problems.add(std::string("parallel.") + name, fmt::format("{} is not supported yet: training runs data-parallel; set it to 1 (--dry-run can plan with it)", size));
+    if (size > 1)
+      problems.add(std::string("parallel.") + name,
+                   fmt::format("{} is not supported yet: training runs data-parallel; set it to 1 (--dry-run can plan with it)", size));
   }
   if (p.pipeline_schedule == "zero_bubble") problems.add("parallel.pipeline_schedule", "zero_bubble is not supported yet; use 1f1b");
 }
 
 void check_signals(const RunConfig& c, Problems& problems) {
   for (const std::string& name : c.fault_tolerance.save_on_signal) {
-    if (!parse_signal(name)) problems.add("fault_tolerance.save_on_signal", fmt::format("\"{}\" is no signal that can be caught here; allowed: {}", name, signal_names()));
+    if (!parse_signal(name))
+      problems.add("fault_tolerance.save_on_signal", fmt::format("\"{}\" is no signal that can be caught here; allowed: {}", name, signal_names()));
   }
 }
 
@@ -84,7 +93,8 @@ void check_faults(const RunConfig& c, Index ranks, Problems& problems) {
     const std::string key = fmt::format("faults[{}].", i);
     if (fault.rank >= ranks) problems.add(key + "rank", fmt::format("{} does not exist: there are {} ranks", fault.rank, ranks));
     const bool is_known = std::any_of(specs.begin(), specs.end(), [&](const ParamSpec& spec) { return spec.name == fault.tensor; });
-    if (!fault.tensor.empty() && !is_known) problems.add(key + "tensor", fmt::format("the model has no parameter \"{}\" (its first: \"{}\")", fault.tensor, specs.front().name));
+    if (!fault.tensor.empty() && !is_known)
+      problems.add(key + "tensor", fmt::format("the model has no parameter \"{}\" (its first: \"{}\")", fault.tensor, specs.front().name));
   }
 }
 
@@ -110,7 +120,9 @@ RunConfig load_run_config(const std::filesystem::path& path, const std::vector<s
   return load(ConfigSource::from_file(path, overrides), world);
 }
 
-RunConfig load_run_config_text(std::string_view text, const RunWorld& world, const std::vector<std::string>& overrides) { return load(ConfigSource(text, "text", overrides), world); }
+RunConfig load_run_config_text(std::string_view text, const RunWorld& world, const std::vector<std::string>& overrides) {
+  return load(ConfigSource(text, "text", overrides), world);
+}
 
 std::string dump_run_config(const RunConfig& config) {
   RunConfig resolved = config;
@@ -120,8 +132,13 @@ std::string dump_run_config(const RunConfig& config) {
 }
 
 TransformerOptions transformer_options(const RunConfig& config) {
-  return {.model = config.shape, .moe = config.moe, .recompute = config.recompute, .weights = parse_precision(config.precision.weights), .gradients = parse_precision(config.precision.gradients),
-          .micro_batch = config.batch.micro_batch, .sequence_length = config.data.sequence_length};
+  return {.model = config.shape,
+          .moe = config.moe,
+          .recompute = config.recompute,
+          .weights = parse_precision(config.precision.weights),
+          .gradients = parse_precision(config.precision.gradients),
+          .micro_batch = config.batch.micro_batch,
+          .sequence_length = config.data.sequence_length};
 }
 
 }  // namespace optimus

@@ -36,7 +36,9 @@ template <class Visitor> void describe(Visitor& v, RunSection& c) {
 }
 
 /// `[batch]`.
-struct BatchConfig { Index global_batch = 32, micro_batch = 1; };
+struct BatchConfig {
+  Index global_batch = 32, micro_batch = 1;
+};
 template <class Visitor> void describe(Visitor& v, BatchConfig& c) {
   v.field("global_batch", c.global_batch, "Sequences in an optimizer step, over all ranks.", at_least(1));
   v.field("micro_batch", c.micro_batch, "Sequences in one forward and backward pass.", at_least(1));
@@ -60,7 +62,8 @@ struct DebugConfig {
 };
 template <class Visitor> void describe(Visitor& v, DebugConfig& c) {
   v.field("check_replicas", c.check_replicas, "After each step compare hashes of all copies of each parameter; a difference ends the run.");
-  v.field("dump_gradients_steps", c.dump_gradients_steps, "Steps whose gradients, reduced and not clipped, go to debug/gradients-step-N.safetensors.", at_least(1));
+  v.field("dump_gradients_steps", c.dump_gradients_steps, "Steps whose gradients, reduced and not clipped, go to debug/gradients-step-N.safetensors.",
+          at_least(1));
   v.field("dump_logits_steps", c.dump_logits_steps, "Steps whose logits and tokens go to debug/logits-step-N.safetensors.", at_least(1));
 }
 
@@ -81,7 +84,7 @@ struct RunConfig {
   DebugConfig debug;
   std::vector<FaultConfig> faults;
 
-  ModelConfig shape;   ///< not read: what `model` comes to
+  ModelConfig shape;  ///< not read: what `model` comes to
 };
 template <class Visitor> void describe(Visitor& v, RunConfig& c) {
   v.table("run", c.run, "The run as a whole.");
@@ -103,8 +106,8 @@ template <class Visitor> void describe(Visitor& v, RunConfig& c) {
 /// What a configuration must fit.
 struct RunWorld {
   Index ranks = 1;
-  bool must_run = true;     ///< false for a plan: layouts that cannot be computed yet are then let through
-  bool needs_data = true;   ///< false for plans and benchmarks
+  bool must_run = true;    ///< false for a plan: layouts that cannot be computed yet are then let through
+  bool needs_data = true;  ///< false for plans and benchmarks
 };
 
 /// Reads, resolves the model, and checks everything against everything.

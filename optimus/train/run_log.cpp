@@ -15,8 +15,15 @@ namespace optimus {
 namespace {
 
 std::vector<Scalar> scalars_of(const StepRecord& r) {
-  std::vector<Scalar> scalars = {{"loss/lm", r.lm_loss}, {"loss/aux", r.aux_loss}, {"loss/z", r.z_loss}, {"optimizer/lr", r.lr}, {"optimizer/grad_norm", r.grad_norm},
-                                 {"optimizer/clip_coefficient", r.clip_coefficient}, {"speed/tokens_per_s", r.tokens_per_s}, {"speed/flops_per_s", r.flops_per_s}, {"speed/mfu", r.mfu}};
+  std::vector<Scalar> scalars = {{"loss/lm", r.lm_loss},
+                                 {"loss/aux", r.aux_loss},
+                                 {"loss/z", r.z_loss},
+                                 {"optimizer/lr", r.lr},
+                                 {"optimizer/grad_norm", r.grad_norm},
+                                 {"optimizer/clip_coefficient", r.clip_coefficient},
+                                 {"speed/tokens_per_s", r.tokens_per_s},
+                                 {"speed/flops_per_s", r.flops_per_s},
+                                 {"speed/mfu", r.mfu}};
   if (r.validation_loss) scalars.emplace_back("loss/validation", *r.validation_loss);
   if (!r.expert_load_max.empty()) {
     scalars.emplace_back("moe/expert_load_max", *std::max_element(r.expert_load_max.begin(), r.expert_load_max.end()));
@@ -28,7 +35,9 @@ std::vector<Scalar> scalars_of(const StepRecord& r) {
 }  // namespace
 
 RunLog::RunLog(const RunConfig& config, const std::string& dump, Index done, Index last_step)
-    : config_(config), metrics_path_((std::filesystem::path(config.run.dir) / "metrics.jsonl").string()), progress_(done + 1, last_step, config.log.interval, std::filesystem::path(config.run.dir) / "log.txt") {
+    : config_(config),
+      metrics_path_((std::filesystem::path(config.run.dir) / "metrics.jsonl").string()),
+      progress_(done + 1, last_step, config.log.interval, std::filesystem::path(config.run.dir) / "log.txt") {
   const std::filesystem::path run_dir = config.run.dir;
   write_file_atomically(run_dir / "run.toml", dump);
   const Index left = keep_steps(metrics_path_, done);

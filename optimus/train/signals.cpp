@@ -8,7 +8,8 @@
 namespace optimus {
 namespace {
 
-constexpr std::array<std::pair<const char*, int>, 6> kSignals = {{{"SIGTERM", SIGTERM}, {"SIGUSR1", SIGUSR1}, {"SIGUSR2", SIGUSR2}, {"SIGINT", SIGINT}, {"SIGHUP", SIGHUP}, {"SIGXCPU", SIGXCPU}}};
+constexpr std::array<std::pair<const char*, int>, 6> kSignals = {
+    {{"SIGTERM", SIGTERM}, {"SIGUSR1", SIGUSR1}, {"SIGUSR2", SIGUSR2}, {"SIGINT", SIGINT}, {"SIGHUP", SIGHUP}, {"SIGXCPU", SIGXCPU}}};
 
 // A handler has no argument for an object: the one place where only something process-wide can be reached.
 volatile std::sig_atomic_t last_signal = 0;
@@ -31,7 +32,7 @@ std::string signal_names() {
 SignalWatch::SignalWatch(const std::vector<std::string>& names) {
   last_signal = 0;
   for (const std::string& name : names) {
-    struct sigaction action {};
+    struct sigaction action{};
     action.sa_handler = note;
     action.sa_flags = static_cast<int>(SA_RESETHAND | SA_RESTART);  // RESETHAND: a second signal meets the default again
     const int number = parse_signal(name).value_or(0);

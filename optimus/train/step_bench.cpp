@@ -77,7 +77,8 @@ double sum_of_all(Communicator& world, double value) {
 std::vector<std::int32_t> made_up_ids(const RunConfig& config, Index rows, Index rank) {
   const RandomStream stream(static_cast<std::uint64_t>(config.run.seed), "bench", std::to_string(rank));
   std::vector<std::int32_t> ids(static_cast<std::size_t>(rows * (config.data.sequence_length + 1)));
-  for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<std::int32_t>(stream.below(static_cast<Index>(i), static_cast<std::uint64_t>(config.shape.vocab_size)));
+  for (std::size_t i = 0; i < ids.size(); ++i)
+    ids[i] = static_cast<std::int32_t>(stream.below(static_cast<Index>(i), static_cast<std::uint64_t>(config.shape.vocab_size)));
   return ids;
 }
 
@@ -137,23 +138,28 @@ StepBench bench_step(const RunConfig& config, Communicator& world, Backend& back
   // Each gradient is looked at for NaN, and its square added up.
   for (const auto& [phase, touched] : {std::pair{Phase::kReduce, 2.0 * static_cast<double>(bytes.gradients)}, std::pair{Phase::kUpdate, update_bytes(bytes)}}) {
     const double seconds = seconds_of(phase), rate = sum_of_all(world, touched) / seconds;
-    bench.phases.push_back({.name = std::string(kPhaseNames[static_cast<std::size_t>(phase)]), .seconds = seconds, .rate = rate, .is_compute = false, .fraction = rate / copy});
+    bench.phases.push_back(
+        {.name = std::string(kPhaseNames[static_cast<std::size_t>(phase)]), .seconds = seconds, .rate = rate, .is_compute = false, .fraction = rate / copy});
   }
   return bench;
 }
 
 std::string bench_text(const StepBench& b) {
-  std::string text = fmt::format("{} tokens in {:.4f} s: {:.0f} tokens/s, {:.1f} GFLOP/s = {:.3f} of the peak of {:.1f}\n", b.tokens, b.step_s, b.tokens_per_s, b.flops_per_s * 1e-9, b.fraction_of_peak,
-                                 b.peak_flops_per_s * 1e-9);
+  std::string text = fmt::format("{} tokens in {:.4f} s: {:.0f} tokens/s, {:.1f} GFLOP/s = {:.3f} of the peak of {:.1f}\n", b.tokens, b.step_s, b.tokens_per_s,
+                                 b.flops_per_s * 1e-9, b.fraction_of_peak, b.peak_flops_per_s * 1e-9);
   for (const BenchPhase& phase : b.phases) {
-    text += fmt::format("  {:<18} {:>9.4f} s  {:>8.1f} {:<8} {:.3f} of {}\n", phase.name, phase.seconds, phase.rate * 1e-9, phase.is_compute ? "GFLOP/s" : "GB/s", phase.fraction,
-                        phase.is_compute ? "the arithmetic peak" : "the rate of a copy");
+    text += fmt::format("  {:<18} {:>9.4f} s  {:>8.1f} {:<8} {:.3f} of {}\n", phase.name, phase.seconds, phase.rate * 1e-9,
+                        phase.is_compute ? "GFLOP/s" : "GB/s", phase.fraction, phase.is_compute ? "the arithmetic peak" : "the rate of a copy");
   }
   return text;
 }
 
 std::string bench_json(const StepBench& b) {
-  nlohmann::ordered_json json = {{"tokens", b.tokens}, {"step_s", b.step_s}, {"tokens_per_s", b.tokens_per_s}, {"gflops", b.flops_per_s * 1e-9}, {"peak_gflops", b.peak_flops_per_s * 1e-9},
+  nlohmann::ordered_json json = {{"tokens", b.tokens},
+                                 {"step_s", b.step_s},
+                                 {"tokens_per_s", b.tokens_per_s},
+                                 {"gflops", b.flops_per_s * 1e-9},
+                                 {"peak_gflops", b.peak_flops_per_s * 1e-9},
                                  {"fraction_of_peak", b.fraction_of_peak}};
   for (const BenchPhase& phase : b.phases) {
     json["phases"][phase.name] = {{"seconds", phase.seconds}, {phase.is_compute ? "gflops" : "gbytes_per_s", phase.rate * 1e-9}, {"fraction", phase.fraction}};

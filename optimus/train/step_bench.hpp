@@ -14,8 +14,8 @@ namespace optimus {
 struct BenchPhase {
   std::string name;
   double seconds = 0;
-  double rate = 0;          ///< operations or bytes a second
-  bool is_compute = true;   ///< operations, as a fraction of the arithmetic peak; else bytes, of the measured copy rate
+  double rate = 0;         ///< operations or bytes a second
+  bool is_compute = true;  ///< operations, as a fraction of the arithmetic peak; else bytes, of the measured copy rate
   double fraction = 0;
 };
 

@@ -7,9 +7,24 @@
 namespace optimus {
 
 std::string StepRecord::json() const {
-  nlohmann::ordered_json line = {{"step", step}, {"epoch", epoch}, {"tokens", tokens}, {"lm_loss", lm_loss}, {"aux_loss", aux_loss}, {"z_loss", z_loss}, {"lr", lr}, {"weight_decay", weight_decay},
-                                 {"grad_norm", grad_norm}, {"clip_coefficient", clip_coefficient}, {"skipped", skipped}, {"nonfinite_steps", nonfinite_steps},
-                                 {"sample_ids_hash", sample_ids_hash}, {"first_sample", first_sample}, {"tokens_per_s", tokens_per_s}, {"flops_per_s", flops_per_s}, {"mfu", mfu}, {"step_s", step_s}};
+  nlohmann::ordered_json line = {{"step", step},
+                                 {"epoch", epoch},
+                                 {"tokens", tokens},
+                                 {"lm_loss", lm_loss},
+                                 {"aux_loss", aux_loss},
+                                 {"z_loss", z_loss},
+                                 {"lr", lr},
+                                 {"weight_decay", weight_decay},
+                                 {"grad_norm", grad_norm},
+                                 {"clip_coefficient", clip_coefficient},
+                                 {"skipped", skipped},
+                                 {"nonfinite_steps", nonfinite_steps},
+                                 {"sample_ids_hash", sample_ids_hash},
+                                 {"first_sample", first_sample},
+                                 {"tokens_per_s", tokens_per_s},
+                                 {"flops_per_s", flops_per_s},
+                                 {"mfu", mfu},
+                                 {"step_s", step_s}};
   auto& phases = line["phase_s"] = nlohmann::ordered_json::object();
   for (std::size_t i = 0; i < kPhaseNames.size(); ++i) phases[std::string(kPhaseNames[i])] = phase_s[i];
   line["expert_load_max"] = expert_load_max;

@@ -21,16 +21,16 @@ using PhaseSeconds = std::array<double, kPhaseNames.size()>;
 /// One line of metrics.jsonl. Non-finite numbers are written as null.
 struct StepRecord {
   Index step = 0, epoch = 0, tokens = 0;
-  double lm_loss = 0, aux_loss = 0, z_loss = 0;      ///< apart; the optimised loss is their weighted sum
+  double lm_loss = 0, aux_loss = 0, z_loss = 0;  ///< apart; the optimised loss is their weighted sum
   double lr = 0, weight_decay = 0, grad_norm = 0, clip_coefficient = 1;
   bool skipped = false;
   Index nonfinite_steps = 0;
   std::string sample_ids_hash;
-  Index first_sample = 0;                            ///< position of the step's first row in the endless order
+  Index first_sample = 0;  ///< position of the step's first row in the endless order
   double tokens_per_s = 0, flops_per_s = 0, mfu = 0, step_s = 0;
   PhaseSeconds phase_s{};
-  std::vector<double> expert_load_max, expert_load_min;       ///< per layer, 1 = balanced
-  std::vector<std::vector<Index>> tokens_per_expert;          ///< [layer][expert]; empty: not asked for
+  std::vector<double> expert_load_max, expert_load_min;  ///< per layer, 1 = balanced
+  std::vector<std::vector<Index>> tokens_per_expert;     ///< [layer][expert]; empty: not asked for
   std::optional<double> validation_loss;
 
   /// As one line of JSON, without the line end.

@@ -19,7 +19,9 @@ std::optional<double> seconds_in(const char* variable) {
 
 std::optional<std::chrono::system_clock::time_point> job_end() {
   using Clock = std::chrono::system_clock;
-  const auto after = [](Clock::time_point start, double seconds) { return start + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds)); };
+  const auto after = [](Clock::time_point start, double seconds) {
+    return start + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+  };
   if (const auto end = seconds_in("SLURM_JOB_END_TIME")) return after(Clock::time_point{}, *end);
   if (const auto length = seconds_in("PBS_WALLTIME")) return after(Clock::now(), *length);
   return std::nullopt;

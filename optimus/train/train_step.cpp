@@ -44,13 +44,18 @@ RankGroups::RankGroups(Communicator& w, const Mesh& mesh)
 ReplicaGroups RankGroups::replica_groups() const { return {.dp = dp.get(), .dp_ep = dp_ep.get(), .world = &world, .ep = ep.get()}; }
 
 /// Of one rank's rows.
-struct TrainStep::Sums { double lm_loss = 0, aux_loss = 0, z_loss = 0; };
+struct TrainStep::Sums {
+  double lm_loss = 0, aux_loss = 0, z_loss = 0;
+};
 
 TrainStep::TrainStep(const RunConfig& config, const Mesh& mesh, RankGroups& groups, Backend& backend)
     : config_(config), world_(groups.world), micro_batches_(config.batch.global_batch / config.batch.micro_batch), specs_(parameter_specs(config.shape)) {
   const ShardedOptimizer::Options options{.optimizer = config.optimizer, .precision = config.precision, .parallel = config.parallel};
   optimizer_ = std::make_unique<ShardedOptimizer>(specs_, options, mesh, groups.world.rank(), groups.replica_groups(), backend);
-  transformer_ = std::make_unique<Transformer>(transformer_options(config), backend);
+  TransformerOptions options_of_model = transformer_options(config);
+  // A single micro-batch is the global batch: its own counts are those of all.
+  if (micro_batches_ == 1 && config.moe.aux_loss_scope == "global_batch") options_of_model.moe.aux_loss_scope = "micro_batch";
+  transformer_ = std::make_unique<Transformer>(options_of_model, backend);
   transformer_->bind(optimizer_->weights(), optimizer_->gradients());
   const Index counts = config.shape.is_moe ? config.shape.num_hidden_layers * config.shape.num_experts : 0;
   counts_LE_.resize(static_cast<std::size_t>(counts));
@@ -109,7 +114,8 @@ StepOutcome TrainStep::run(const Batch& batch, const StepSettings& settings, con
     if (!global_counts_LE_.empty()) count_experts_first(batch);
     optimizer_->zero_gradients();
     const auto pieces = static_cast<double>(micro_batches_);
-    sums = forward_backward(batch, {.lm = ratio(1.0, outcome.valid_labels), .aux = config_.moe.aux_loss_coefficient / pieces, .z = config_.moe.z_loss_coefficient / pieces});
+    sums = forward_backward(
+        batch, {.lm = ratio(1.0, outcome.valid_labels), .aux = config_.moe.aux_loss_coefficient / pieces, .z = config_.moe.z_loss_coefficient / pieces});
     if (hooks.local_loss) sums.lm_loss = hooks.local_loss(sums.lm_loss);
     call(hooks.after_backward);
   }

@@ -27,24 +27,24 @@ struct RankGroups {
 /// What the loop decides for a step.
 struct StepSettings {
   double lr = 0;
-  bool may_clip = true;         ///< false during the warm-up
-  bool wants_to_stop = false;   ///< of this rank; StepOutcome says whether any rank does
+  bool may_clip = true;        ///< false during the warm-up
+  bool wants_to_stop = false;  ///< of this rank; StepOutcome says whether any rank does
 };
 
 /// What came of it; the same on all ranks but for `problem`.
 struct StepOutcome {
-  double lm_loss = 0, aux_loss = 0, z_loss = 0;   ///< of the global batch, as defined for the whole of it
+  double lm_loss = 0, aux_loss = 0, z_loss = 0;  ///< of the global batch, as defined for the whole of it
   Index valid_labels = 0;
-  UpdateResult update;          ///< is_finite false: no weight was changed
-  std::string problem;          ///< this rank's own non-finite value in words, empty if it has none: "nan loss", "nan gradient of NAME"
-  bool has_local_problem = false;   ///< on any rank, found before gradients were reduced
+  UpdateResult update;             ///< is_finite false: no weight was changed
+  std::string problem;             ///< this rank's own non-finite value in words, empty if it has none: "nan loss", "nan gradient of NAME"
+  bool has_local_problem = false;  ///< on any rank, found before gradients were reduced
   bool wants_to_stop = false;
 };
 
 /// Places where drills and dumps look in.
 struct StepHooks {
   std::function<void()> before_forward, after_backward, after_reduce;
-  std::function<double(double)> local_loss;   ///< may replace the sum of losses of this rank
+  std::function<double(double)> local_loss;  ///< may replace the sum of losses of this rank
 };
 
 /// The model with its optimizer on one rank.
@@ -72,7 +72,7 @@ class TrainStep {
 
   const RunConfig& config_;
   Communicator& world_;
-  Index micro_batches_;          ///< of the global batch
+  Index micro_batches_;  ///< of the global batch
   std::vector<ParamSpec> specs_;
   std::unique_ptr<ShardedOptimizer> optimizer_;
   std::unique_ptr<Transformer> transformer_;

@@ -33,10 +33,12 @@ std::unique_ptr<Sampler> open_data(const RunConfig& config) {
   const DatasetInfo& info = sampler->datasets().front().info();
   const std::string folder = sampler->datasets().front().folder().string();
   if (info.vocab_size > config.shape.vocab_size) {
-    throw DataError(fmt::format("[data] {} has a vocabulary of {} ids, the model one of {}; raise model.vocab_size or prepare with the model's tokenizer", folder, info.vocab_size, config.shape.vocab_size));
+    throw DataError(fmt::format("[data] {} has a vocabulary of {} ids, the model one of {}; raise model.vocab_size or prepare with the model's tokenizer",
+                                folder, info.vocab_size, config.shape.vocab_size));
   }
   if (info.sequence_length != config.data.sequence_length) {
-    throw DataError(fmt::format("[data] {} was prepared with sequences of {} tokens, data.sequence_length is {}", folder, info.sequence_length, config.data.sequence_length));
+    throw DataError(fmt::format("[data] {} was prepared with sequences of {} tokens, data.sequence_length is {}", folder, info.sequence_length,
+                                config.data.sequence_length));
   }
   if (config.data.mask_document_boundaries && info.end_of_document < 0) {
     throw DataError(fmt::format("[data] {} has no end-of-document id, which data.mask_document_boundaries needs; prepare it with --end-of-document", folder));
@@ -99,7 +101,8 @@ struct Trainer::Impl {
     const DatasetInfo& info = sampler->datasets().front().info();
     if (!config.data.validation.empty() && config.data.validation_interval > 0) validation = std::make_unique<Validation>(config, info);
     train_step = std::make_unique<TrainStep>(config, mesh, groups, backend);
-    batch = std::make_unique<Batch>(config.batch.global_batch / mesh.data_ranks(), config.data.sequence_length, config.data.mask_document_boundaries ? info.end_of_document : -1);
+    batch = std::make_unique<Batch>(config.batch.global_batch / mesh.data_ranks(), config.data.sequence_length,
+                                    config.data.mask_document_boundaries ? info.end_of_document : -1);
     checkpoints = std::make_unique<RunCheckpoints>(config, dump, world, *train_step, faults);
   }
 
@@ -117,9 +120,11 @@ struct Trainer::Impl {
     const ParameterCounts counts = count_parameters(config.shape);
     log_info("model: {} parameters, {} active; {} ranks; {} samples an epoch", counts.total, counts.active, world.size(), sampler->samples_per_epoch());
     if (sampler->samples_per_epoch() < config.batch.global_batch) {
-      log_warning("[data] fewer samples ({}) than global_batch ({}): a step sees some of them more than once", sampler->samples_per_epoch(), config.batch.global_batch);
+      log_warning("[data] fewer samples ({}) than global_batch ({}): a step sees some of them more than once", sampler->samples_per_epoch(),
+                  config.batch.global_batch);
     }
-    if (config.optimizer.lr_min > config.optimizer.lr) log_warning("[optimizer] lr_min {} is above lr {}: the learning rate will rise", config.optimizer.lr_min, config.optimizer.lr);
+    if (config.optimizer.lr_min > config.optimizer.lr)
+      log_warning("[optimizer] lr_min {} is above lr {}: the learning rate will rise", config.optimizer.lr_min, config.optimizer.lr);
   }
 
   void report_hang(const std::string& doing) {
@@ -140,20 +145,25 @@ struct Trainer::Impl {
 
   /// Names the ranks with NaN or Inf, in failures.jsonl and in the text that is returned. Collective.
   std::string describe_nonfinite(const StepOutcome& outcome, Index step) {
-    if (!outcome.has_local_problem) return fmt::format("step {}: the sum of the gradients over all ranks is not finite (norm {})", step, outcome.update.grad_norm);
+    if (!outcome.has_local_problem)
+      return fmt::format("step {}: the sum of the gradients over all ranks is not finite (norm {})", step, outcome.update.grad_norm);
     const std::vector<std::string> problems = all_gather_text(world, outcome.problem);
     std::string text = fmt::format("step {}:", step);
     for (std::size_t rank = 0; rank < problems.size(); ++rank) {
       if (problems[rank].empty()) continue;
       text += fmt::format(" {} on rank {} ({})", problems[rank], rank, hosts[rank]);
-      if (is_first()) append_failure(config.run.dir, {.step = step, .rank = static_cast<Index>(rank), .host = hosts[rank], .kind = problems[rank].substr(0, 3), .message = problems[rank]});
+      if (is_first())
+        append_failure(config.run.dir,
+                       {.step = step, .rank = static_cast<Index>(rank), .host = hosts[rank], .kind = problems[rank].substr(0, 3), .message = problems[rank]});
     }
     return text;
   }
 
   StepOutcome compute(Index step, PhaseSeconds& seconds) {
     const bool is_warmup = step <= config.optimizer.warmup_steps;
-    const StepSettings settings{.lr = learning_rate(config.optimizer, step, config.run.steps), .may_clip = config.optimizer.clip_during_warmup || !is_warmup, .wants_to_stop = SignalWatch::received() != 0 || stop.is_time_up()};
+    const StepSettings settings{.lr = learning_rate(config.optimizer, step, config.run.steps),
+                                .may_clip = config.optimizer.clip_during_warmup || !is_warmup,
+                                .wants_to_stop = SignalWatch::received() != 0 || stop.is_time_up()};
     StepHooks hooks;
     faults.arm(step, *train_step, hooks);
     if (contains(config.debug.dump_gradients_steps, step)) hooks.after_reduce = [&] { dump_gradients(world, *train_step, config.run.dir, step); };
@@ -175,14 +185,25 @@ struct Trainer::Impl {
   }
 
   StepRecord describe(const StepOutcome& outcome, Index step, Index first_sample) {
-    StepRecord record{.step = step, .epoch = sampler->epoch(first_sample), .tokens = position.tokens, .lm_loss = outcome.lm_loss, .aux_loss = outcome.aux_loss, .z_loss = outcome.z_loss,
-                      .lr = learning_rate(config.optimizer, step, config.run.steps), .weight_decay = config.optimizer.weight_decay, .grad_norm = outcome.update.grad_norm,
-                      .clip_coefficient = outcome.update.clip_coefficient, .skipped = !outcome.update.is_finite, .nonfinite_steps = position.nonfinite_steps, .first_sample = first_sample};
+    StepRecord record{.step = step,
+                      .epoch = sampler->epoch(first_sample),
+                      .tokens = position.tokens,
+                      .lm_loss = outcome.lm_loss,
+                      .aux_loss = outcome.aux_loss,
+                      .z_loss = outcome.z_loss,
+                      .lr = learning_rate(config.optimizer, step, config.run.steps),
+                      .weight_decay = config.optimizer.weight_decay,
+                      .grad_norm = outcome.update.grad_norm,
+                      .clip_coefficient = outcome.update.clip_coefficient,
+                      .skipped = !outcome.update.is_finite,
+                      .nonfinite_steps = position.nonfinite_steps,
+                      .first_sample = first_sample};
     record.sample_ids_hash = hex64(sample_ids_hash(*sampler, first_sample, first_sample + config.batch.global_batch));
     if (!config.shape.is_moe) return record;
     const auto& counts = train_step->expert_counts();
     set_expert_load(record, counts, config.shape.num_experts);
-    for (auto at = counts.begin(); config.log.tokens_per_expert && at != counts.end(); at += config.shape.num_experts) record.tokens_per_expert.emplace_back(at, at + config.shape.num_experts);
+    for (auto at = counts.begin(); config.log.tokens_per_expert && at != counts.end(); at += config.shape.num_experts)
+      record.tokens_per_expert.emplace_back(at, at + config.shape.num_experts);
     return record;
   }
 
@@ -247,7 +268,8 @@ struct Trainer::Impl {
   }
 };
 
-Trainer::Trainer(const RunConfig& config, Communicator& world, Backend& backend, double peak_flops) : impl_(std::make_unique<Impl>(config, world, backend, peak_flops)) {}
+Trainer::Trainer(const RunConfig& config, Communicator& world, Backend& backend, double peak_flops)
+    : impl_(std::make_unique<Impl>(config, world, backend, peak_flops)) {}
 Trainer::~Trainer() = default;
 
 ExitCode Trainer::run() {
@@ -256,7 +278,9 @@ ExitCode Trainer::run() {
   } catch (const std::exception& error) {
     const bool is_recorded = dynamic_cast<const NumericError*>(&error) != nullptr;  // by the rank that had it
     if (impl_->is_first() && !is_recorded) {
-      append_failure(impl_->config.run.dir, {.step = impl_->position.step + 1, .rank = impl_->world.rank(), .host = host_name(), .kind = failure_kind(error), .message = error.what()});
+      append_failure(
+          impl_->config.run.dir,
+          {.step = impl_->position.step + 1, .rank = impl_->world.rank(), .host = host_name(), .kind = failure_kind(error), .message = error.what()});
     }
     throw;
   }

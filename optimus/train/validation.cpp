@@ -21,7 +21,8 @@ Validation::Validation(const RunConfig& config, const DatasetInfo& training)
       batch_(config.batch.micro_batch, config.data.sequence_length, config.data.mask_document_boundaries ? training.end_of_document : -1) {
   const DatasetInfo& info = sampler_.datasets().front().info();
   if (info.tokenizer_checksum != training.tokenizer_checksum) {
-    throw DataError(fmt::format("[data] {} was made with tokenizer \"{}\", the training data with \"{}\"; prepare both with the same", config.data.validation, info.tokenizer, training.tokenizer));
+    throw DataError(fmt::format("[data] {} was made with tokenizer \"{}\", the training data with \"{}\"; prepare both with the same", config.data.validation,
+                                info.tokenizer, training.tokenizer));
   }
   if (info.vocab_size > config.shape.vocab_size) {
     throw DataError(fmt::format("[data] {} has a vocabulary of {}, the model one of {}", config.data.validation, info.vocab_size, config.shape.vocab_size));

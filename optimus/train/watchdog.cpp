@@ -4,7 +4,8 @@
 
 namespace optimus {
 
-Watchdog::Watchdog(double limit_s, std::function<void(const std::string& doing)> on_expiry) : limit_(limit_s), thread_([this, f = std::move(on_expiry)] { watch(f); }) {}
+Watchdog::Watchdog(double limit_s, std::function<void(const std::string& doing)> on_expiry)
+    : limit_(limit_s), thread_([this, f = std::move(on_expiry)] { watch(f); }) {}
 
 Watchdog::~Watchdog() {
   {

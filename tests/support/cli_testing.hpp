@@ -10,7 +10,7 @@
 namespace optimus::test {
 
 struct ProgramResult {
-  int code = 0;          ///< exit code; 128 + signal if one ended it
+  int code = 0;  ///< exit code; 128 + signal if one ended it
   std::string out, err;
 };
 
@@ -24,7 +24,8 @@ struct ProgramResult {
 [[nodiscard]] std::filesystem::path fresh_folder(const std::string& name = "work");
 
 /// Prepares `ids` with `optimus prepare --tokenizer none`; returns the prepared folder.
-[[nodiscard]] std::filesystem::path prepare_ids(const std::filesystem::path& folder, const std::vector<int>& ids, int sequence_length, const std::vector<std::string>& options = {});
+[[nodiscard]] std::filesystem::path prepare_ids(const std::filesystem::path& folder, const std::vector<int>& ids, int sequence_length,
+                                                const std::vector<std::string>& options = {});
 /// `count` ids below `vocab`, always the same.
 [[nodiscard]] std::vector<int> some_ids(int count, int vocab);
 

@@ -11,7 +11,8 @@ TEST_F(BadInput, ConfigurationProblemsAreAllNamedWithTheirPlace) {
   std::ofstream(config_, std::ios::app) << "intervall = 5\n";
   const auto result = run({"model.num_attention_heads=5", "batch.micro_batch=3", "optimizer.lr=fast"});
   EXPECT_EQ(result.code, 2);
-  for (const char* part : {"checkpoint.intervall", "interval", "toml:", "batch.global_batch", "optimizer.lr", "num_attention_heads"}) EXPECT_HAS(result.err, part);
+  for (const char* part : {"checkpoint.intervall", "interval", "toml:", "batch.global_batch", "optimizer.lr", "num_attention_heads"})
+    EXPECT_HAS(result.err, part);
   EXPECT_FALSE(std::filesystem::exists(run_)) << "nothing is made for a run that cannot be";
 }
 

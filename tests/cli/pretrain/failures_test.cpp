@@ -71,6 +71,13 @@ TEST_F(Failures, AHangingRankEndsTheRun) {
   EXPECT_EQ(failures()[0]["kind"], "hang");
 }
 
+TEST_F(Failures, AHangingRankAmongOthersIsNamed) {
+  const auto result = run({"faults=[{kind=\"hang\", rank=1, step=2}]", "fault_tolerance.watchdog_s=2"}, 2, "timeout 60");
+  EXPECT_EQ(result.code, 11) << result.err;
+  EXPECT_HAS(result.err, "rank 1");
+  EXPECT_HAS(result.err, "step 2");
+}
+
 TEST_F(Failures, AKilledRankEndsTheRun) {
   const auto result = run({"faults=[{kind=\"die\", rank=1, step=2}]", "fault_tolerance.watchdog_s=5"}, 2, "timeout 60");
   EXPECT_NE(result.code, 0);
@@ -98,8 +105,9 @@ TEST_F(Failures, ASignalSavesAndEndsWithItsOwnCode) {
   for (const int ranks : {0, 2}) {
     std::filesystem::remove_all(run_);
     // Long enough that only the signal can end it; it is sent once metrics.jsonl has lines.
-    const std::string command = "OMP_NUM_THREADS=1 " + optimus_command(args({"run.steps=100000", "log.interval=100000"}), ranks) + " >/dev/null 2>" + (folder_ / "err").string() + " & pid=$!; " +
-                                "for i in $(seq 300); do [ -s '" + (run_ / "metrics.jsonl").string() + "' ] && break; sleep 0.1; done; kill -USR1 $pid; wait $pid";
+    const std::string command = "OMP_NUM_THREADS=1 " + optimus_command(args({"run.steps=100000", "log.interval=100000"}), ranks) + " >/dev/null 2>" +
+                                (folder_ / "err").string() + " & pid=$!; " + "for i in $(seq 300); do [ -s '" + (run_ / "metrics.jsonl").string() +
+                                "' ] && break; sleep 0.1; done; kill -USR1 $pid; wait $pid";
     std::ofstream(folder_ / "script") << command << "\n";
     const int status = std::system(("bash " + (folder_ / "script").string()).c_str());
     ASSERT_TRUE(WIFEXITED(status));

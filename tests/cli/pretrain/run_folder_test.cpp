@@ -8,10 +8,13 @@ namespace {
 class RunFolder : public Pretrain {};
 
 TEST_F(RunFolder, HoldsWhatScriptsRelyOn) {
-  const auto result = run({"log.tokens_per_expert=true", "data.validation=" + data_.string(), "data.validation_interval=3", "checkpoint.persistent_interval=3", "debug.check_replicas=true"});
+  const auto result = run({"log.tokens_per_expert=true", "data.validation=" + data_.string(), "data.validation_interval=3", "checkpoint.persistent_interval=3",
+                           "debug.check_replicas=true"});
   ASSERT_EQ(result.code, 0) << result.err;
   EXPECT_EQ(result.out, "");
-  for (const char* file : {"run.toml", "metrics.jsonl", "log.txt", "checkpoints/latest", "checkpoints/slot-0/manifest.json", "checkpoints/persistent/step-3/manifest.json"}) EXPECT_TRUE(std::filesystem::exists(run_ / file)) << file;
+  for (const char* file :
+       {"run.toml", "metrics.jsonl", "log.txt", "checkpoints/latest", "checkpoints/slot-0/manifest.json", "checkpoints/persistent/step-3/manifest.json"})
+    EXPECT_TRUE(std::filesystem::exists(run_ / file)) << file;
   const auto lines = read_metrics(run_);
   ASSERT_EQ(lines.size(), 6U);
   for (std::size_t i = 0; i < lines.size(); ++i) {
@@ -37,7 +40,8 @@ TEST_F(RunFolder, ItsTomlRunsAgainAsTheSameRun) {
 
 TEST_F(RunFolder, ValidationLossDoesNotDependOnRanksOrMicroBatch) {
   // 30 samples in pieces of 4: the last one is short.
-  const std::vector<std::string> settings = {"data.validation=" + data_.string(), "data.validation_interval=1", "run.steps=1", "optimizer.lr=0", "optimizer.lr_min=0"};
+  const std::vector<std::string> settings = {"data.validation=" + data_.string(), "data.validation_interval=1", "run.steps=1", "optimizer.lr=0",
+                                             "optimizer.lr_min=0"};
   auto with = [&](const std::string& dir, const std::string& micro_batch, int ranks) {
     auto all = settings;
     all.insert(all.end(), {"run.dir=" + (folder_ / dir).string(), "batch.micro_batch=" + micro_batch});

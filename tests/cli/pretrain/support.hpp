@@ -23,7 +23,9 @@ class Pretrain : public testing::Test {
     all.insert(all.end(), options.begin(), options.end());
     return all;
   }
-  [[nodiscard]] ProgramResult run(const std::vector<std::string>& settings, int ranks = 0, const std::string& prefix = "") const { return run_optimus(args(settings), ranks, prefix); }
+  [[nodiscard]] ProgramResult run(const std::vector<std::string>& settings, int ranks = 0, const std::string& prefix = "") const {
+    return run_optimus(args(settings), ranks, prefix);
+  }
 
   std::filesystem::path folder_, data_, config_, run_;
 };

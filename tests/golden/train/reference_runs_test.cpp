@@ -9,7 +9,9 @@
 namespace optimus::test {
 namespace {
 
-struct Case { std::string model, optimizer, implementation; };
+struct Case {
+  std::string model, optimizer, implementation;
+};
 
 class ReferenceRun : public testing::TestWithParam<Case> {};
 
@@ -19,12 +21,24 @@ TEST_P(ReferenceRun, HasTheLossesAndFinalWeightsOfPyTorch) {
   const auto expected = nlohmann::json::parse(std::ifstream(reference / "run.json"));
   const std::string rows = std::to_string(expected["rows"].get<int>()), length = std::to_string(expected["sequence_length"].get<int>());
   const auto folder = fresh_folder();
-  ASSERT_EQ(run_optimus({"prepare", "--out", (folder / "data").string(), "--tokenizer", "none", "--sequence-length", length, (reference / "tokens.npy").string()}).code, 0);
+  ASSERT_EQ(
+      run_optimus({"prepare", "--out", (folder / "data").string(), "--tokenizer", "none", "--sequence-length", length, (reference / "tokens.npy").string()})
+          .code,
+      0);
   std::ofstream(folder / "run.toml") << "[run]\nsteps = 20\n[optimizer]\nname = \"" << optimizer << "\"\nschedule = \"constant\"\n"
-                                     << (optimizer == "sgd" ? "weight_decay = 0.0\nclip_norm = 0.0\nlr = " + std::to_string(expected["sgd_lr"].get<double>()) : "lr = 1e-3") << "\n[precision]\nweights = \"fp32\"\n";
-  const auto result = run_optimus({"pretrain", (folder / "run.toml").string(), "--set", "run.dir=" + (folder / "run").string(), "--set", "run.init_from=" + reference.string(), "--set",
-                                   "model.hf_config=" + (reference / "config.json").string(), "--set", "data.path=" + (folder / "data").string(), "--set", "data.sequence_length=" + length, "--set",
-                                   "batch.global_batch=" + rows, "--set", "batch.micro_batch=" + rows, "--set", "moe.implementation=" + implementation, "--set", "checkpoint.interval=0"});
+                                     << (optimizer == "sgd" ? "weight_decay = 0.0\nclip_norm = 0.0\nlr = " + std::to_string(expected["sgd_lr"].get<double>())
+                                                            : "lr = 1e-3")
+                                     << "\n[precision]\nweights = \"fp32\"\n";
+  const auto result = run_optimus({"pretrain", (folder / "run.toml").string(),
+                                   "--set",    "run.dir=" + (folder / "run").string(),
+                                   "--set",    "run.init_from=" + reference.string(),
+                                   "--set",    "model.hf_config=" + (reference / "config.json").string(),
+                                   "--set",    "data.path=" + (folder / "data").string(),
+                                   "--set",    "data.sequence_length=" + length,
+                                   "--set",    "batch.global_batch=" + rows,
+                                   "--set",    "batch.micro_batch=" + rows,
+                                   "--set",    "moe.implementation=" + implementation,
+                                   "--set",    "checkpoint.interval=0"});
   ASSERT_EQ(result.code, 0) << result.err;
 
   const auto& steps = expected["runs"][optimizer]["steps"];

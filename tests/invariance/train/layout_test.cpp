@@ -7,13 +7,24 @@
 namespace optimus::test {
 namespace {
 
-struct Layout { int ranks, micro_batch; };
+struct Layout {
+  int ranks, micro_batch;
+};
 
 /// Three SGD steps, which show gradients at their true scale.
-std::filesystem::path train(const std::filesystem::path& folder, const std::filesystem::path& data, const Layout& layout, const std::vector<std::string>& settings) {
+std::filesystem::path train(const std::filesystem::path& folder, const std::filesystem::path& data, const Layout& layout,
+                            const std::vector<std::string>& settings) {
+  std::filesystem::create_directories(folder);
   const auto run = folder / ("run-" + std::to_string(layout.ranks) + "-" + std::to_string(layout.micro_batch));
   std::vector<std::string> args = {"pretrain", write_toy_config(folder, data).string()};
-  std::vector<std::string> all = {"run.dir=" + run.string(), "run.steps=3", "optimizer.name=sgd", "optimizer.lr=0.5", "optimizer.schedule=constant", "optimizer.warmup_steps=0", "optimizer.clip_norm=0", "debug.dump_gradients_steps=[1,3]",
+  std::vector<std::string> all = {"run.dir=" + run.string(),
+                                  "run.steps=3",
+                                  "optimizer.name=sgd",
+                                  "optimizer.lr=0.5",
+                                  "optimizer.schedule=constant",
+                                  "optimizer.warmup_steps=0",
+                                  "optimizer.clip_norm=0",
+                                  "debug.dump_gradients_steps=[1,3]",
                                   "batch.micro_batch=" + std::to_string(layout.micro_batch)};
   all.insert(all.end(), settings.begin(), settings.end());
   for (const std::string& setting : all) args.insert(args.end(), {"--set", setting});
@@ -30,7 +41,8 @@ void expect_equal_runs(const std::filesystem::path& actual, const std::filesyste
     if (with_aux) EXPECT_NEAR(a[i]["aux_loss"].get<double>(), e[i]["aux_loss"].get<double>(), 1e-5) << "step " << i + 1;
     for (const char* key : {"sample_ids_hash", "first_sample", "tokens", "epoch"}) EXPECT_EQ(a[i][key], e[i][key]) << key;
   }
-  for (const char* file : {"debug/gradients-step-1.safetensors", "debug/gradients-step-3.safetensors"}) expect_close(read_tensors(actual / file), read_tensors(expected / file), 1e-5);
+  for (const char* file : {"debug/gradients-step-1.safetensors", "debug/gradients-step-3.safetensors"})
+    expect_close(read_tensors(actual / file), read_tensors(expected / file), 1e-5);
 }
 
 TEST(Layout, RanksAndMicroBatchesGiveTheSameLossesAndGradients) {
@@ -38,7 +50,8 @@ TEST(Layout, RanksAndMicroBatchesGiveTheSameLossesAndGradients) {
   const auto data = prepare_ids(folder, some_ids(16 * 30 + 1, 61), 16);
   const std::vector<std::string> settings = {"moe.aux_loss_scope=global_batch", "moe.z_loss_coefficient=0.001"};
   const auto expected = train(folder, data, {1, 8}, settings);
-  for (const Layout layout : {Layout{1, 1}, Layout{1, 2}, Layout{1, 4}, Layout{2, 1}, Layout{2, 2}, Layout{2, 4}}) expect_equal_runs(train(folder, data, layout, settings), expected, true);
+  for (const Layout layout : {Layout{1, 1}, Layout{1, 2}, Layout{1, 4}, Layout{2, 1}, Layout{2, 2}, Layout{2, 4}})
+    expect_equal_runs(train(folder, data, layout, settings), expected, true);
 }
 
 TEST(Layout, RanksGiveTheSameBalancingLossOfMicroBatches) {

@@ -18,7 +18,9 @@ class Resume : public testing::Test {
     config_ = write_toy_config(folder_, data_);
   }
   std::filesystem::path run(const std::string& name, const std::vector<std::string>& settings, int ranks = 0) {
-    std::vector<std::string> args = {"pretrain", config_.string(), "--set", "run.dir=" + (folder_ / name).string(), "--set", "run.steps=9", "--set", "batch.global_batch=4", "--set", "batch.micro_batch=2"};
+    std::vector<std::string> args = {"pretrain", config_.string(),     "--set", "run.dir=" + (folder_ / name).string(),
+                                     "--set",    "run.steps=9",        "--set", "batch.global_batch=4",
+                                     "--set",    "batch.micro_batch=2"};
     for (const std::string& setting : settings) args.insert(args.end(), {"--set", setting});
     const auto result = run_optimus(args, ranks);
     EXPECT_EQ(result.code, 0) << result.err;
@@ -58,7 +60,9 @@ TEST_F(Resume, GoesOnFromAnIntervalCheckpointAndForgetsLaterLines) {
   for (const char* async : {"checkpoint.async=true", "checkpoint.async=false"}) {
     // Killed in step 8 after checkpoints of steps 3 and 6: lines 7 and 8 are written again.
     const std::vector<std::string> settings = {async, "checkpoint.interval=3"};
-    std::vector<std::string> args = {"pretrain", config_.string(), "--set", "run.dir=" + (folder_ / "killed").string(), "--set", "run.steps=9", "--set", "batch.global_batch=4", "--set", "batch.micro_batch=2"};
+    std::vector<std::string> args = {"pretrain", config_.string(),     "--set", "run.dir=" + (folder_ / "killed").string(),
+                                     "--set",    "run.steps=9",        "--set", "batch.global_batch=4",
+                                     "--set",    "batch.micro_batch=2"};
     for (const std::string& setting : settings) args.insert(args.end(), {"--set", setting});
     args.insert(args.end(), {"--set", "run.resume=never", "--set", "faults=[{kind=\"die\", step=8}]"});
     std::filesystem::remove_all(folder_ / "killed");

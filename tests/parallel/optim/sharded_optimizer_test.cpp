@@ -42,7 +42,8 @@ TEST(ShardedOptimizer, MatchesATextbookOptimizerInDouble) {
       }
       EXPECT_EQ(f.optimizer.adam_step(), 5);
       for (std::size_t s = 0; s < f.specs.size(); ++s)
-        for (Index i = 0; i < f.specs[s].shape.count(); ++i) EXPECT_NEAR(f.weight(s, i), textbook.weights[f.specs[s].name][static_cast<std::size_t>(i)], 2e-6) << name << sharding << f.specs[s].name << i;
+        for (Index i = 0; i < f.specs[s].shape.count(); ++i)
+          EXPECT_NEAR(f.weight(s, i), textbook.weights[f.specs[s].name][static_cast<std::size_t>(i)], 2e-6) << name << sharding << f.specs[s].name << i;
     }
   }
 }

@@ -18,13 +18,17 @@ namespace optimus::test {
 
 /// Odd and prime sizes, and parameters with fewer elements than there are ranks.
 inline std::vector<ParamSpec> odd_specs() {
-  return {{.name = "embed", .shape = {13, 8}}, {.name = "gain", .shape = {1}, .init = Init::kOnes}, {.name = "experts.{}.up", .shape = {6, 5, 7}, .is_expert = true},
-          {.name = "bias", .shape = {2}}, {.name = "head", .shape = {17, 19}}};
+  return {{.name = "embed", .shape = {13, 8}},
+          {.name = "gain", .shape = {1}, .init = Init::kOnes},
+          {.name = "experts.{}.up", .shape = {6, 5, 7}, .is_expert = true},
+          {.name = "bias", .shape = {2}},
+          {.name = "head", .shape = {17, 19}}};
 }
 
 /// A number between -1 and 1 that differs with everything.
 inline double number(std::string_view name, Index i, Index step) {
-  const double x = std::sin(0.7 * static_cast<double>(i) + 1.3 * static_cast<double>(name.size()) + 2.1 * static_cast<double>(step) + static_cast<double>(name[0]));
+  const double x =
+      std::sin(0.7 * static_cast<double>(i) + 1.3 * static_cast<double>(name.size()) + 2.1 * static_cast<double>(step) + static_cast<double>(name[0]));
   return x * (i % 5 == 0 ? 1e-3 : 1.0);
 }
 
@@ -32,7 +36,9 @@ inline double number(std::string_view name, Index i, Index step) {
 struct Groups {
   explicit Groups(const Mesh& mesh) {
     Communicator& world = test::world();
-    const auto split = [&](Axis axis, const char* name) { return world.split(mesh.group_index(world.rank(), axis), mesh.member_index(world.rank(), axis), name); };
+    const auto split = [&](Axis axis, const char* name) {
+      return world.split(mesh.group_index(world.rank(), axis), mesh.member_index(world.rank(), axis), name);
+    };
     dp = split(Axis::kDp, "dp");
     dp_ep = split(Axis::kDpEp, "dp_ep");
     ep = split(Axis::kEp, "ep");
@@ -44,7 +50,11 @@ struct Groups {
 /// An optimizer over all ranks of this program, started from number(name, i, 0).
 struct Fixture {
   Fixture(std::vector<ParamSpec> s, const ShardedOptimizer::Options& options)
-      : specs(std::move(s)), mesh(options.parallel, world().size()), groups(mesh), backend(make_ref_backend()), optimizer(specs, options, mesh, world().rank(), groups.view(), *backend) {
+      : specs(std::move(s)),
+        mesh(options.parallel, world().size()),
+        groups(mesh),
+        backend(make_ref_backend()),
+        optimizer(specs, options, mesh, world().rank(), groups.view(), *backend) {
     optimizer.initialize([](const ParamSpec& spec, const Box& box, Index flat_begin, View out) {
       const Index base = box.begin[0] * spec.shape.count_from(1);
       for (Index i = 0; i < out.count(); ++i) out.as<float>()[i] = static_cast<float>(number(spec.name, base + flat_begin + i, 0));
@@ -57,7 +67,8 @@ struct Fixture {
     optimizer.zero_gradients();
     for (std::size_t s = 0; s < specs.size(); ++s) {
       const Axis axis = replica_axis(specs[s]);
-      const double share = static_cast<double>(mesh.member_index(world().rank(), axis) + 1), n = static_cast<double>(mesh.group_size(axis)), all = n * (n + 1) / 2;
+      const double share = static_cast<double>(mesh.member_index(world().rank(), axis) + 1), n = static_cast<double>(mesh.group_size(axis)),
+                   all = n * (n + 1) / 2;
       const View gradient = optimizer.gradients()[s];
       for (Index i = 0; i < gradient.count(); ++i) {
         const auto value = static_cast<float>(number(specs[s].name, base(s) + i, step) * share / all);

@@ -66,7 +66,8 @@ std::vector<int> some_ids(int count, int vocab) {
   return ids;
 }
 
-std::filesystem::path prepare_ids(const std::filesystem::path& folder, const std::vector<int>& ids, int sequence_length, const std::vector<std::string>& options) {
+std::filesystem::path prepare_ids(const std::filesystem::path& folder, const std::vector<int>& ids, int sequence_length,
+                                  const std::vector<std::string>& options) {
   const auto input = folder / "ids.jsonl", out = folder / "data";
   std::ofstream(input) << nlohmann::json{{"tokens", ids}} << "\n";
   std::vector<std::string> args = {"prepare", "--out", out.string(), "--tokenizer", "none", "--sequence-length", std::to_string(sequence_length)};
@@ -80,7 +81,8 @@ std::filesystem::path prepare_ids(const std::filesystem::path& folder, const std
 std::filesystem::path write_toy_config(const std::filesystem::path& folder, const std::filesystem::path& data) {
   const auto path = folder / "toy.toml";
   std::ofstream(path) << "[run]\ndir = \"" << (folder / "run").string() << "\"\nsteps = 6\n"
-                      << "[model]\nnum_hidden_layers = 2\nhidden_size = 32\nnum_attention_heads = 4\nintermediate_size = 24\nnum_experts = 4\nnum_experts_per_tok = 2\nvocab_size = 61\n"
+                      << "[model]\nnum_hidden_layers = 2\nhidden_size = 32\nnum_attention_heads = 4\nintermediate_size = 24\nnum_experts = "
+                         "4\nnum_experts_per_tok = 2\nvocab_size = 61\n"
                       << "[data]\npath = \"" << data.string() << "\"\nsequence_length = 16\n"
                       << "[batch]\nglobal_batch = 8\n[optimizer]\nlr = 1e-2\nwarmup_steps = 2\n[precision]\nweights = \"fp32\"\n[checkpoint]\ninterval = 0\n";
   return path;

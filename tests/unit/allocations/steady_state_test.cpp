@@ -21,15 +21,31 @@ template <class Function> Function* next(const char* name) { return reinterpret_
 }  // namespace
 
 extern "C" {
-void* __libc_malloc(size_t);               // NOLINT: the C library's names
-void* __libc_calloc(size_t, size_t);       // NOLINT
-void* __libc_realloc(void*, size_t);       // NOLINT
-void* __libc_memalign(size_t, size_t);     // NOLINT
-void* malloc(size_t size) { count(); return __libc_malloc(size); }
-void* calloc(size_t n, size_t size) { count(); return __libc_calloc(n, size); }
-void* realloc(void* p, size_t size) { count(); return __libc_realloc(p, size); }
-void* aligned_alloc(size_t alignment, size_t size) { count(); return __libc_memalign(alignment, size); }
-int posix_memalign(void** p, size_t alignment, size_t size) { count(); *p = __libc_memalign(alignment, size); return *p == nullptr ? 12 : 0; }
+void* __libc_malloc(size_t);            // NOLINT: the C library's names
+void* __libc_calloc(size_t, size_t);    // NOLINT
+void* __libc_realloc(void*, size_t);    // NOLINT
+void* __libc_memalign(size_t, size_t);  // NOLINT
+void* malloc(size_t size) {
+  count();
+  return __libc_malloc(size);
+}
+void* calloc(size_t n, size_t size) {
+  count();
+  return __libc_calloc(n, size);
+}
+void* realloc(void* p, size_t size) {
+  count();
+  return __libc_realloc(p, size);
+}
+void* aligned_alloc(size_t alignment, size_t size) {
+  count();
+  return __libc_memalign(alignment, size);
+}
+int posix_memalign(void** p, size_t alignment, size_t size) {
+  count();
+  *p = __libc_memalign(alignment, size);
+  return *p == nullptr ? 12 : 0;
+}
 void* mmap(void* address, size_t size, int protection, int flags, int fd, off_t offset) {
   count();
   static auto* const real = next<void*(void*, size_t, int, int, int, off_t)>("mmap");
@@ -43,21 +59,21 @@ namespace {
 class SteadyState : public testing::TestWithParam<const char*> {};
 
 TEST_P(SteadyState, StepsAllocateNothing) {
-  const RunConfig config = load_run_config_text(R"(
-[model]
+  const std::string setting = GetParam();
+  const std::string model = setting == "model.model_type=olmo" ? "[model]" : "[model]\nnum_experts = 4\nnum_experts_per_tok = 2";
+  const RunConfig config = load_run_config_text(model + R"(
 num_hidden_layers = 2
 hidden_size = 32
 num_attention_heads = 4
 intermediate_size = 24
-num_experts = 4
-num_experts_per_tok = 2
 vocab_size = 61
 [data]
 sequence_length = 16
 [batch]
 global_batch = 4
 micro_batch = 2
-)", {.needs_data = false}, {GetParam()});
+)",
+                                                {.needs_data = false}, {setting});
   const auto world = make_self_communicator();
   const Mesh mesh(config.parallel, 1);
   RankGroups groups(*world, mesh);
@@ -80,8 +96,8 @@ micro_batch = 2
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, SteadyState,
-                         testing::Values("precision.weights=bf16", "precision.weights=fp32", "moe.implementation=reference", "moe.aux_loss_scope=global_batch", "recompute={norm=true, attention=true, moe=true}",
-                                         "model.model_type=olmo", "optimizer.name=sgd"));
+                         testing::Values("precision.weights=bf16", "precision.weights=fp32", "moe.implementation=reference", "moe.aux_loss_scope=global_batch",
+                                         "recompute={norm=true, attention=true, moe=true}", "model.model_type=olmo", "optimizer.name=sgd"));
 
 }  // namespace
 }  // namespace optimus

@@ -93,9 +93,7 @@ TEST(BucketPlan, CoversEveryElementOnce) {
   }
 }
 
-TEST(BucketPlan, NamesAnExpertCountThatDoesNotDivide) {
-  EXPECT_THROW((void)plan_buckets(some_specs(), mesh_of(3, 3), 0, "epso", 1), ConfigError);
-}
+TEST(BucketPlan, NamesAnExpertCountThatDoesNotDivide) { EXPECT_THROW((void)plan_buckets(some_specs(), mesh_of(3, 3), 0, "epso", 1), ConfigError); }
 
 /// 16 bytes a parameter in all with bf16 weights: 2 weight + 4 gradient here, and 12 for the states of the own shard.
 TEST(PlanBytes, FollowsTheFormula) {

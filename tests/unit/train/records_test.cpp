@@ -28,8 +28,29 @@ TEST(StepRecord, HasEveryKeyThatScriptsRelyOn) {
   record.tokens_per_expert = {{1, 2}};
   record.validation_loss = 3.0;
   const auto json = nlohmann::json::parse(record.json());
-  for (const char* key : {"step", "epoch", "tokens", "lm_loss", "aux_loss", "z_loss", "lr", "weight_decay", "grad_norm", "clip_coefficient", "skipped", "nonfinite_steps", "sample_ids_hash", "first_sample",
-                          "tokens_per_s", "flops_per_s", "mfu", "step_s", "phase_s", "expert_load_max", "expert_load_min", "tokens_per_expert", "validation_loss"}) {
+  for (const char* key : {"step",
+                          "epoch",
+                          "tokens",
+                          "lm_loss",
+                          "aux_loss",
+                          "z_loss",
+                          "lr",
+                          "weight_decay",
+                          "grad_norm",
+                          "clip_coefficient",
+                          "skipped",
+                          "nonfinite_steps",
+                          "sample_ids_hash",
+                          "first_sample",
+                          "tokens_per_s",
+                          "flops_per_s",
+                          "mfu",
+                          "step_s",
+                          "phase_s",
+                          "expert_load_max",
+                          "expert_load_min",
+                          "tokens_per_expert",
+                          "validation_loss"}) {
     EXPECT_TRUE(json.contains(key)) << key;
   }
   EXPECT_EQ(json["step"], 3);

@@ -46,8 +46,11 @@ TEST(RunConfig, ReadsAndDumpsBackEqual) {
 }
 
 TEST(RunConfig, NamesEveryProblemAtOnce) {
-  const std::string text = problems_of({"model.hidden_size=30", "batch.micro_batch=3", "optimizer.betas=[0.9]", "run.stepz=4", "moe.implementation=quick", "data.sequence_length=99999"});
-  for (const char* part : {"model.hidden_size", "batch.global_batch", "optimizer.betas", "run.stepz", "run.steps", "moe.implementation", "data.sequence_length"}) EXPECT_HAS(text, part);
+  const std::string text = problems_of(
+      {"model.hidden_size=30", "batch.micro_batch=3", "optimizer.betas=[0.9]", "run.stepz=4", "moe.implementation=quick", "data.sequence_length=99999"});
+  for (const char* part :
+       {"model.hidden_size", "batch.global_batch", "optimizer.betas", "run.stepz", "run.steps", "moe.implementation", "data.sequence_length"})
+    EXPECT_HAS(text, part);
 }
 
 TEST(RunConfig, NamesBothNumbersThatDoNotDivide) {
@@ -78,7 +81,9 @@ TEST(RunConfig, RefusesContradictions) {
 
 TEST(RunConfig, DocumentsEveryTable) {
   const std::string text = config_reference();
-  for (const char* table : {"[run]", "[model]", "[moe]", "[data]", "[batch]", "[optimizer]", "[precision]", "[parallel]", "[recompute]", "[checkpoint]", "[fault_tolerance]", "[log]", "[debug]", "[[faults]]"}) EXPECT_HAS(text, table);
+  for (const char* table : {"[run]", "[model]", "[moe]", "[data]", "[batch]", "[optimizer]", "[precision]", "[parallel]", "[recompute]", "[checkpoint]",
+                            "[fault_tolerance]", "[log]", "[debug]", "[[faults]]"})
+    EXPECT_HAS(text, table);
 }
 
 TEST(DryRun, AddsUpToTheFormula) {
@@ -97,7 +102,9 @@ TEST(DryRun, AddsUpToTheFormula) {
 }
 
 TEST(DryRun, PlansThePublishedLayouts) {
-  const std::vector<std::string> layout = {"model.preset=mula-220b-a10b", "data.sequence_length=2048", "batch.global_batch=3072", "parallel.pp=8", "parallel.ep=12", "recompute.norm=true", "recompute.attention=true", "recompute.moe=true"};
+  const std::vector<std::string> layout = {
+      "model.preset=mula-220b-a10b", "data.sequence_length=2048", "batch.global_batch=3072", "parallel.pp=8", "parallel.ep=12",
+      "recompute.norm=true",         "recompute.attention=true",  "recompute.moe=true"};
   const RunConfig config = load_run_config_text("", {.ranks = 12288, .must_run = false}, layout);
   const DryRun run = plan_run(config, 12288);
   EXPECT_EQ(run.parameters, 220205681664);

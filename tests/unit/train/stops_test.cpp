@@ -24,7 +24,7 @@ TEST(Signals, AreNotedOnceAndThenHaveTheirUsualEffect) {
     EXPECT_EQ(SignalWatch::received(), 0);
     std::raise(SIGUSR1);
     EXPECT_EQ(SignalWatch::received(), SIGUSR1);
-    struct sigaction now {};
+    struct sigaction now{};
     sigaction(SIGUSR1, nullptr, &now);
     EXPECT_EQ(now.sa_handler, SIG_DFL) << "a second one ends the process";
   }

@@ -27,13 +27,22 @@ TEST(Crc32c, MatchesPublishedVectors) {
 
 TEST(TensorBoard, WritesTheVersionEventAsPublishedFilesBegin) {
   const std::string event = version_event(0.0);
-  EXPECT_EQ(hex(event), "090000000000000000" "1a0d" "627261696e2e4576656e743a32");
+  EXPECT_EQ(hex(event),
+            "090000000000000000"
+            "1a0d"
+            "627261696e2e4576656e743a32");
 }
 
 TEST(TensorBoard, EncodesScalarsAsProtobuf) {
   const std::vector<Scalar> scalars = {{"a", 1.0}};
   // wall_time 1.0, step 300 as a two-byte varint, summary { value { tag "a", simple_value 1.0f } }
-  EXPECT_EQ(hex(scalars_event(1.0, 300, scalars)), "09000000000000f03f" "10ac02" "2a0a" "0a08" "0a0161" "150000803f");
+  EXPECT_EQ(hex(scalars_event(1.0, 300, scalars)),
+            "09000000000000f03f"
+            "10ac02"
+            "2a0a"
+            "0a08"
+            "0a0161"
+            "150000803f");
 }
 
 TEST(TensorBoard, FramesRecordsWithMaskedChecksums) {
@@ -41,7 +50,10 @@ TEST(TensorBoard, FramesRecordsWithMaskedChecksums) {
   ASSERT_EQ(record.size(), 8U + 4 + 3 + 4);
   EXPECT_EQ(hex(record.substr(0, 8)), "0300000000000000");
   const auto stored = [&](std::size_t at) { return *reinterpret_cast<const std::uint32_t*>(record.substr(at, 4).data()); };
-  const auto unmask = [](std::uint32_t masked) { const std::uint32_t rotated = masked - 0xa282ead8U; return (rotated >> 17) | (rotated << 15); };
+  const auto unmask = [](std::uint32_t masked) {
+    const std::uint32_t rotated = masked - 0xa282ead8U;
+    return (rotated >> 17) | (rotated << 15);
+  };
   EXPECT_EQ(unmask(stored(8)), crc32c(record.substr(0, 8)));
   EXPECT_EQ(unmask(stored(15)), crc32c("abc"));
 }

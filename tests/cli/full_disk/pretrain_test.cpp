@@ -1,0 +1,43 @@
+// A run whose disk fills up: what was saved stays whole, and the run says what happened.
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+
+#include "tests/support/cli_testing.hpp"
+
+namespace optimus::test {
+namespace {
+
+std::string text_of(const std::filesystem::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+TEST(FullDisk, EndsTheRunAndLeavesTheEarlierCheckpointWhole) {
+  const auto folder = fresh_folder();
+  const auto data = prepare_ids(folder, some_ids(16 * 30 + 1, 61), 16);
+  const auto config = write_toy_config(folder, data);
+  const auto run = folder / "run";
+  std::filesystem::create_directories(run);
+  // A checkpoint takes half a megabyte: one fits, a second does not. The mount ends with the shell, so results are copied out of it.
+  const std::string train = optimus_command({"pretrain", config.string(), "--set", "checkpoint.interval=2", "--set", "checkpoint.async=false"});
+  const std::string verify = optimus_command({"checkpoint", "verify", (run / "checkpoints/slot-0").string()});
+  std::ofstream(folder / "script") << "mount -t tmpfs -o size=800k none '" << run.string() << "' || exit 77\ncd '" << folder.string() << "'\n"
+                                   << train << " 2>err; code=$?\n"
+                                   << verify << " >verified 2>&1 || exit 78\ncp run/metrics.jsonl .\nls run/checkpoints >left\nexit $code\n";
+  const std::string space = ::geteuid() == 0 ? "unshare --mount" : "unshare --user --map-root-user --mount";
+  const int status = std::system(("OMP_NUM_THREADS=1 " + space + " sh '" + (folder / "script").string() + "'").c_str());
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 1) << text_of(folder / "err") << text_of(folder / "verified");
+  EXPECT_NE(text_of(folder / "err").find("No space left on device"), std::string::npos) << text_of(folder / "err");
+  EXPECT_EQ(text_of(folder / "left"), "latest\nslot-0\n") << "no part of the checkpoint that failed";
+  const auto lines = read_metrics(folder);
+  EXPECT_EQ(lines.size(), 6U) << "steps go on while only checkpoints fail";
+}
+
+}  // namespace
+}  // namespace optimus::test
