@@ -10,6 +10,7 @@
 #include "optimus/ops/update.hpp"
 
 namespace optimus {
+
 Network::Network(const TransformerOptions& options, Backend& backend, Arena& arena, bool is_planning)
     : runtime_(options, backend, arena, is_planning),
       context_(runtime_.context),

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "optimus/backend/backend.hpp"
@@ -89,10 +90,9 @@ class Transformer {
 
   /// Expert choices of the last forward, i64 [L, E]: rows that chose expert e in layer l. Empty for a dense model.
   [[nodiscard]] std::span<const std::int64_t> expert_counts() const;
-  /// Of the last forward, f32 [L, T, E] router logits and [L + 1, T, D] hidden states would cost memory; hooks see them as they pass (tests, debug).
-  using Probe =
-      std::function<void(std::string_view what, Index layer,
-                         ConstView value)>;  ///< "hidden" (after the embedding: layer 0; after block l: l + 1, the last after the final norm), "router_logits"
+  /// Told values as they pass (tests, debug); keeping them all would cost memory. `what` is "router_logits" f32 [T, E] of a layer, or "hidden" [T, D]: after the
+  /// embedding as layer 0, after block l as layer l + 1, the last one after the final norm.
+  using Probe = std::function<void(std::string_view what, Index layer, ConstView value)>;
   void set_probe(Probe probe);
 
   [[nodiscard]] Index arena_bytes() const;
