@@ -17,6 +17,7 @@
 #include "optimus/train/run_log.hpp"
 #include "optimus/train/signals.hpp"
 #include "optimus/train/stop_conditions.hpp"
+#include "optimus/train/training_data.hpp"
 #include "optimus/train/validation.hpp"
 #include "optimus/train/watchdog.hpp"
 
@@ -26,25 +27,6 @@ namespace {
 bool contains(const std::vector<Index>& steps, Index step) { return std::find(steps.begin(), steps.end(), step) != steps.end(); }
 
 bool is_due(Index interval, Index step) { return interval > 0 && step % interval == 0; }
-
-/// Opens the training data and checks that the model can read it.
-std::unique_ptr<Sampler> open_data(const RunConfig& config) {
-  auto sampler = std::make_unique<Sampler>(config.data, static_cast<std::uint64_t>(config.run.seed));
-  const DatasetInfo& info = sampler->datasets().front().info();
-  const std::string folder = sampler->datasets().front().folder().string();
-  if (info.vocab_size > config.shape.vocab_size) {
-    throw DataError(fmt::format("[data] {} has a vocabulary of {} ids, the model one of {}; raise model.vocab_size or prepare with the model's tokenizer",
-                                folder, info.vocab_size, config.shape.vocab_size));
-  }
-  if (info.sequence_length != config.data.sequence_length) {
-    throw DataError(fmt::format("[data] {} was prepared with sequences of {} tokens, data.sequence_length is {}", folder, info.sequence_length,
-                                config.data.sequence_length));
-  }
-  if (config.data.mask_document_boundaries && info.end_of_document < 0) {
-    throw DataError(fmt::format("[data] {} has no end-of-document id, which data.mask_document_boundaries needs; prepare it with --end-of-document", folder));
-  }
-  return sampler;
-}
 
 }  // namespace
 
@@ -97,7 +79,7 @@ struct Trainer::Impl {
   [[nodiscard]] bool is_first() const { return world.rank() == 0; }
 
   void open(Backend& backend) {
-    sampler = open_data(config);
+    sampler = open_training_data(config);
     const DatasetInfo& info = sampler->datasets().front().info();
     if (!config.data.validation.empty() && config.data.validation_interval > 0) validation = std::make_unique<Validation>(config, info);
     train_step = std::make_unique<TrainStep>(config, mesh, groups, backend);

@@ -17,15 +17,11 @@ std::filesystem::path train(const std::filesystem::path& folder, const std::file
   std::filesystem::create_directories(folder);
   const auto run = folder / ("run-" + std::to_string(layout.ranks) + "-" + std::to_string(layout.micro_batch));
   std::vector<std::string> args = {"pretrain", write_toy_config(folder, data).string()};
-  std::vector<std::string> all = {"run.dir=" + run.string(),
-                                  "run.steps=3",
-                                  "optimizer.name=sgd",
-                                  "optimizer.lr=0.5",
-                                  "optimizer.schedule=constant",
-                                  "optimizer.warmup_steps=0",
-                                  "optimizer.clip_norm=0",
-                                  "debug.dump_gradients_steps=[1,3]",
-                                  "batch.micro_batch=" + std::to_string(layout.micro_batch)};
+  std::vector<std::string> all = {"run.dir=" + run.string(),     "run.steps=3",
+                                  "optimizer.name=sgd",          "optimizer.lr=0.5",
+                                  "optimizer.schedule=constant", "optimizer.warmup_steps=0",
+                                  "optimizer.clip_norm=0",       "debug.dump_gradients_steps=[1,3]",
+                                  "batch.global_batch=16",       "batch.micro_batch=" + std::to_string(layout.micro_batch)};
   all.insert(all.end(), settings.begin(), settings.end());
   for (const std::string& setting : all) args.insert(args.end(), {"--set", setting});
   const auto result = run_optimus(args, layout.ranks > 1 ? layout.ranks : 0);
@@ -49,8 +45,8 @@ TEST(Layout, RanksAndMicroBatchesGiveTheSameLossesAndGradients) {
   const auto folder = fresh_folder();
   const auto data = prepare_ids(folder, some_ids(16 * 30 + 1, 61), 16);
   const std::vector<std::string> settings = {"moe.aux_loss_scope=global_batch", "moe.z_loss_coefficient=0.001"};
-  const auto expected = train(folder, data, {1, 8}, settings);
-  for (const Layout layout : {Layout{1, 1}, Layout{1, 2}, Layout{1, 4}, Layout{2, 1}, Layout{2, 2}, Layout{2, 4}})
+  const auto expected = train(folder, data, {1, 16}, settings);
+  for (const Layout layout : {Layout{1, 1}, Layout{1, 2}, Layout{1, 4}, Layout{1, 8}, Layout{2, 1}, Layout{2, 2}, Layout{2, 4}, Layout{2, 8}})
     expect_equal_runs(train(folder, data, layout, settings), expected, true);
 }
 
@@ -69,7 +65,7 @@ TEST(Layout, LossIsWeightedByTokensWhereLabelsAreMasked) {
   }
   const auto data = prepare_ids(folder, ids, 16, {"--end-of-document", "60"});
   const std::vector<std::string> settings = {"data.mask_document_boundaries=true", "moe.aux_loss_coefficient=0.0"};
-  const auto expected = train(folder, data, {1, 8}, settings);
+  const auto expected = train(folder, data, {1, 16}, settings);
   expect_equal_runs(train(folder, data, {1, 1}, settings), expected, false);
   expect_equal_runs(train(folder, data, {2, 1}, settings), expected, false);
 }
