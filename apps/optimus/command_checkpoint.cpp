@@ -39,8 +39,17 @@ Json shape_json(const Shape& shape) {
 Json contents_json(const CheckpointContents& contents) {
   const CheckpointInfo& info = contents.info;
   const TrainingPosition& p = info.position;
-  Json json{{"folder", info.folder.string()}, {"full_state", info.is_full_state}, {"step", p.step}, {"tokens", p.tokens}, {"next_sample", p.next_sample}, {"epoch", p.epoch},
-            {"adam_step", p.adam_step}, {"nonfinite_steps", p.nonfinite_steps}, {"layout", info.layout}, {"weights_dtype", info.weights_dtype}, {"bytes", contents.bytes}};
+  Json json{{"folder", info.folder.string()},
+            {"full_state", info.is_full_state},
+            {"step", p.step},
+            {"tokens", p.tokens},
+            {"next_sample", p.next_sample},
+            {"epoch", p.epoch},
+            {"adam_step", p.adam_step},
+            {"nonfinite_steps", p.nonfinite_steps},
+            {"layout", info.layout},
+            {"weights_dtype", info.weights_dtype},
+            {"bytes", contents.bytes}};
   json["files"] = Json::array();
   for (const auto& file : contents.files) json["files"].push_back({{"name", file.name}, {"bytes", file.bytes}, {"chunks", file.chunks}});
   json["tensors"] = Json::array();
@@ -56,14 +65,16 @@ void print_table(const CheckpointContents& contents) {
   const auto row = [](std::string_view name, const auto& value) { fmt::print("{:<12} {}\n", name, value); };
   row("folder", info.folder.string());
   row("state", info.is_full_state ? "full: weights, master weights, moments" : "model only");
-  row("position", fmt::format("step {}, {} tokens, epoch {}, next sample {}, {} updates, {} steps skipped", p.step, p.tokens, p.epoch, p.next_sample, p.adam_step, p.nonfinite_steps));
+  row("position", fmt::format("step {}, {} tokens, epoch {}, next sample {}, {} updates, {} steps skipped", p.step, p.tokens, p.epoch, p.next_sample,
+                              p.adam_step, p.nonfinite_steps));
   row("weights", info.weights_dtype);
   row("layout", info.layout);
   row("size", fmt::format("{} bytes in {} files", contents.bytes, contents.files.size()));
   std::size_t width = 6;
   for (const auto& tensor : contents.tensors) width = std::max(width, tensor.name.size());
   fmt::print("\n{:<{}}  {:<5} {:<20} {:>7} {:>15}\n", "tensor", width, "dtype", "shape", "chunks", "bytes");
-  for (const auto& t : contents.tensors) fmt::print("{:<{}}  {:<5} {:<20} {:>7} {:>15}\n", t.name, width, dtype_name(t.dtype), t.shape.str(), t.chunks, t.bytes);
+  for (const auto& t : contents.tensors)
+    fmt::print("{:<{}}  {:<5} {:<20} {:>7} {:>15}\n", t.name, width, dtype_name(t.dtype), t.shape.str(), t.chunks, t.bytes);
   fmt::print("\n{:<40} {:>7} {:>15}\n", "file", "chunks", "bytes");
   for (const auto& file : contents.files) fmt::print("{:<40} {:>7} {:>15}\n", file.name, file.chunks, file.bytes);
 }
@@ -84,7 +95,8 @@ ExitCode verify(const CheckpointCommand& command) {
     throw CheckpointError(message);
   }
   const CheckpointContents contents = read_contents(info.folder);
-  fmt::print("{} is whole: step {}, {} tensors, {} bytes in {} files\n", info.folder.string(), info.position.step, contents.tensors.size(), contents.bytes, contents.files.size());
+  fmt::print("{} is whole: step {}, {} tensors, {} bytes in {} files\n", info.folder.string(), info.position.step, contents.tensors.size(), contents.bytes,
+             contents.files.size());
   return ExitCode::kDone;
 }
 
@@ -112,7 +124,9 @@ void add_checkpoint_command(CLI::App& app, Action& action) {
   add("inspect", "Print position, layout, tensors and files", inspect)->add_flag("--json", options->json, "As one JSON object");
   add("verify", "Check every size and checksum (exit 4 if anything is wrong)", verify);
   add("consolidate", "Write one safetensors file with whole tensors, the same for every layout", consolidate)
-      ->add_option("--out", options->out, "File to write")->required()->type_name("FILE.safetensors");
+      ->add_option("--out", options->out, "File to write")
+      ->required()
+      ->type_name("FILE.safetensors");
 }
 
 }  // namespace optimus

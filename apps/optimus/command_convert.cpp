@@ -19,7 +19,8 @@
 namespace optimus {
 namespace {
 
-constexpr const char* kExamples = R"(Weights keep their type unless --dtype asks for another one. --dtype fp32 takes the master weights where a checkpoint has them.
+constexpr const char* kExamples =
+    R"(Weights keep their type unless --dtype asks for another one. --dtype fp32 takes the master weights where a checkpoint has them.
 
 Examples:
   optimus convert to-hf runs/default --out exported
@@ -81,8 +82,13 @@ ExitCode from_hf(const ConvertCommand& command) {
     round_elements(value, out);
     chunks.push_back({.name = "model." + spec.name, .global_shape = spec.shape, .box = Box::whole(spec.shape), .flat_begin = 0, .data = out});
   }
-  const CheckpointInfo info{.folder = {}, .is_full_state = false, .position = {}, .hf_config = write_hf_config(config, config_dtype(dtype)), .run_config = "",
-                            .layout = "one rank, from a Hugging Face folder", .weights_dtype = std::string(dtype_name(dtype))};
+  const CheckpointInfo info{.folder = {},
+                            .is_full_state = false,
+                            .position = {},
+                            .hf_config = write_hf_config(config, config_dtype(dtype)),
+                            .run_config = "",
+                            .layout = "one rank, from a Hugging Face folder",
+                            .weights_dtype = std::string(dtype_name(dtype))};
   const auto self = make_self_communicator();
   write_checkpoint(*self, command.out, info, chunks);
   log_info("[convert] {} is in {} ({}, {} parameters)", command.in, command.out, dtype_name(dtype), count_parameters(config).total);
@@ -100,7 +106,9 @@ void add_convert_command(CLI::App& app, Action& action) {
     CLI::App* sub = command->add_subcommand(name, help);
     sub->add_option(in, options->in, in_help)->required();
     sub->add_option("--out", options->out, "Folder to write")->required()->type_name("DIR");
-    sub->add_option("--dtype", options->dtype, "Type of the weights written (default: as they are)")->check(CLI::IsMember({"bf16", "fp32"}))->type_name("bf16|fp32");
+    sub->add_option("--dtype", options->dtype, "Type of the weights written (default: as they are)")
+        ->check(CLI::IsMember({"bf16", "fp32"}))
+        ->type_name("bf16|fp32");
     sub->footer(kExamples);
     sub->callback([options, run, &action] { action = [options, run] { return run(*options); }; });
   };

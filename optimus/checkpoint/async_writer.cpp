@@ -48,7 +48,8 @@ struct AsyncCheckpointWriter::Impl {
   }
 };
 
-AsyncCheckpointWriter::AsyncCheckpointWriter(Communicator& world) : impl_(new Impl{.world = world, .buffer = {}, .copies = {}, .folder = {}, .job = {}, .is_written{false}, .thread = {}}) {}
+AsyncCheckpointWriter::AsyncCheckpointWriter(Communicator& world)
+    : impl_(new Impl{.world = world, .buffer = {}, .copies = {}, .folder = {}, .job = {}, .is_written{false}, .thread = {}}) {}
 
 AsyncCheckpointWriter::~AsyncCheckpointWriter() {
   if (impl_->thread.joinable()) impl_->thread.join();

@@ -75,7 +75,8 @@ CheckpointContents read_contents(const std::filesystem::path& folder) {
   const auto chunks = manifest.chunks_by_tensor();
   for (std::size_t t = 0; t < manifest.tensors.size(); ++t) {
     const StoredTensor& tensor = manifest.tensors[t];
-    contents.tensors.push_back({tensor.name, tensor.dtype, tensor.shape, static_cast<Index>(chunks[t].size()), tensor.shape.count() * dtype_bytes(tensor.dtype)});
+    contents.tensors.push_back(
+        {tensor.name, tensor.dtype, tensor.shape, static_cast<Index>(chunks[t].size()), tensor.shape.count() * dtype_bytes(tensor.dtype)});
   }
   for (const StoredFile& file : manifest.files) contents.files.push_back({file.name, file.bytes, static_cast<Index>(file.chunks.size())});
   return contents;
@@ -96,7 +97,8 @@ std::vector<std::string> verify_checkpoint(const std::filesystem::path& folder) 
   }
   std::error_code code;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(folder, code)) {
-    if (entry.path().extension() == ".safetensors" && !known.contains(entry.path())) problems.push_back(fmt::format("{} does not belong to this checkpoint", entry.path().string()));
+    if (entry.path().extension() == ".safetensors" && !known.contains(entry.path()))
+      problems.push_back(fmt::format("{} does not belong to this checkpoint", entry.path().string()));
   }
   return problems;
 }

@@ -41,12 +41,20 @@ CheckpointInfo read_checkpoint(Communicator& world, const std::filesystem::path&
 
 /// What a checkpoint holds, for tables.
 struct CheckpointContents {
-  struct Tensor { std::string name; DType dtype = DType::kF32; Shape shape; Index chunks = 0, bytes = 0; };
-  struct File { std::string name; Index bytes = 0, chunks = 0; };
+  struct Tensor {
+    std::string name;
+    DType dtype = DType::kF32;
+    Shape shape;
+    Index chunks = 0, bytes = 0;
+  };
+  struct File {
+    std::string name;
+    Index bytes = 0, chunks = 0;
+  };
   CheckpointInfo info;
-  std::vector<Tensor> tensors;   ///< by name
+  std::vector<Tensor> tensors;  ///< by name
   std::vector<File> files;
-  Index bytes = 0;               ///< of all files
+  Index bytes = 0;  ///< of all files
 };
 /// From the manifest alone.  Errors: CheckpointError.
 [[nodiscard]] CheckpointContents read_contents(const std::filesystem::path& folder);

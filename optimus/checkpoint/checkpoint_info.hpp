@@ -25,24 +25,24 @@ template <class Visitor> void describe(Visitor& v, CheckpointConfig& c) {
 
 /// Where training stands: the scalars of a checkpoint.
 struct TrainingPosition {
-  Index step = 0;            ///< optimizer steps done
-  Index tokens = 0;          ///< seen in all
-  Index next_sample = 0;     ///< position in the endless order
+  Index step = 0;         ///< optimizer steps done
+  Index tokens = 0;       ///< seen in all
+  Index next_sample = 0;  ///< position in the endless order
   Index epoch = 0;
-  Index adam_step = 0;       ///< updates applied (skipped steps not counted)
+  Index adam_step = 0;  ///< updates applied (skipped steps not counted)
   Index nonfinite_steps = 0;
 };
 
 /// What a manifest says.
 struct CheckpointInfo {
   std::filesystem::path folder;
-  bool is_full_state = true;       ///< false: model only
+  bool is_full_state = true;  ///< false: model only
   TrainingPosition position;
-  std::string hf_config;           ///< the model's config.json
-  std::string run_config;          ///< run.toml of the run that wrote it
-  std::string layout;              ///< in words, for people
-  std::string weights_dtype;       ///< "bf16", "f32"
-  Index sequence = 0;              ///< of the slots of a run, the highest was written last; set by the writer
+  std::string hf_config;      ///< the model's config.json
+  std::string run_config;     ///< run.toml of the run that wrote it
+  std::string layout;         ///< in words, for people
+  std::string weights_dtype;  ///< "bf16", "f32"
+  Index sequence = 0;         ///< of the slots of a run, the highest was written last; set by the writer
 };
 
 }  // namespace optimus

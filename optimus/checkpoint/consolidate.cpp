@@ -64,8 +64,11 @@ void consolidate_checkpoint(const std::filesystem::path& folder, const std::file
   }
   const TrainingPosition& position = reader.manifest().info.position;
   SafetensorsWriter writer(out, entries,
-                           {{"step", std::to_string(position.step)}, {"tokens", std::to_string(position.tokens)}, {"next_sample", std::to_string(position.next_sample)},
-                            {"epoch", std::to_string(position.epoch)}, {"adam_step", std::to_string(position.adam_step)}});
+                           {{"step", std::to_string(position.step)},
+                            {"tokens", std::to_string(position.tokens)},
+                            {"next_sample", std::to_string(position.next_sample)},
+                            {"epoch", std::to_string(position.epoch)},
+                            {"adam_step", std::to_string(position.adam_step)}});
   const Buffer buffer(largest);
   for (const Part& part : parts) {
     const View data(buffer.data(), part.tensor->dtype, {part.shape.count()});

@@ -46,7 +46,8 @@ bool is_convertible(DType from, DType to) { return from == to || (to == DType::k
 
 void convert_elements(ConstView input, View out) {
   check_counts(input, out);
-  if (!is_convertible(input.dtype(), out.dtype())) throw UnsupportedError(fmt::format("[checkpoint] {} does not convert to {} without loss", dtype_name(input.dtype()), dtype_name(out.dtype())));
+  if (!is_convertible(input.dtype(), out.dtype()))
+    throw UnsupportedError(fmt::format("[checkpoint] {} does not convert to {} without loss", dtype_name(input.dtype()), dtype_name(out.dtype())));
   const Index count = out.count();
   if (input.dtype() == out.dtype()) {
     if (count > 0) std::memcpy(out.data(), input.data(), static_cast<std::size_t>(out.bytes()));

@@ -34,8 +34,10 @@ std::string CheckpointReader::problem(const Chunk& chunk) const {
   const Index t = manifest_.find_tensor(chunk.name);
   if (t < 0) return fmt::format("tensor {} is missing", chunk.name);
   const StoredTensor& tensor = manifest_.tensors[static_cast<std::size_t>(t)];
-  if (!(tensor.shape == chunk.global_shape)) return fmt::format("tensor {} has shape {}, {} is needed", chunk.name, tensor.shape.str(), chunk.global_shape.str());
-  if (!is_convertible(tensor.dtype, chunk.data.dtype())) return fmt::format("tensor {} is stored as {}, {} is needed", chunk.name, dtype_name(tensor.dtype), dtype_name(chunk.data.dtype()));
+  if (!(tensor.shape == chunk.global_shape))
+    return fmt::format("tensor {} has shape {}, {} is needed", chunk.name, tensor.shape.str(), chunk.global_shape.str());
+  if (!is_convertible(tensor.dtype, chunk.data.dtype()))
+    return fmt::format("tensor {} is stored as {}, {} is needed", chunk.name, dtype_name(tensor.dtype), dtype_name(chunk.data.dtype()));
   const std::string problem = region_problem(chunk.global_shape, region_of(chunk));
   return problem.empty() ? "" : fmt::format("tensor {}: {}", chunk.name, problem);
 }

@@ -53,7 +53,8 @@ std::map<std::string, std::string> read_index(const std::filesystem::path& path,
       return files;
     }
     for (const auto& [name, file] : index["weight_map"].items()) {
-      const bool is_plain = file.is_string() && !file.get<std::string>().empty() && std::filesystem::path(file.get<std::string>()).filename() == file.get<std::string>();
+      const bool is_plain =
+          file.is_string() && !file.get<std::string>().empty() && std::filesystem::path(file.get<std::string>()).filename() == file.get<std::string>();
       if (is_plain) files[name] = file.get<std::string>();
       else problems.push_back(fmt::format("{}: {} is said to be in {}, which is not a file of this folder", path.string(), name, file.dump()));
     }
@@ -112,8 +113,10 @@ struct HfWeights::Impl {
       return;
     }
     if (!std::filesystem::exists(folder / kIndexFile, code)) {
-      const bool has_other = std::filesystem::exists(folder / "pytorch_model.bin", code) || std::filesystem::exists(folder / "pytorch_model.bin.index.json", code);
-      problems.push_back(fmt::format("{} has neither {} nor {}{}", folder.string(), kSingleFile, kIndexFile, has_other ? "; pytorch_model.bin is not read, save the model as safetensors" : ""));
+      const bool has_other =
+          std::filesystem::exists(folder / "pytorch_model.bin", code) || std::filesystem::exists(folder / "pytorch_model.bin.index.json", code);
+      problems.push_back(fmt::format("{} has neither {} nor {}{}", folder.string(), kSingleFile, kIndexFile,
+                                     has_other ? "; pytorch_model.bin is not read, save the model as safetensors" : ""));
       return;
     }
     const auto index = read_index(folder / kIndexFile, problems);
@@ -136,8 +139,10 @@ struct HfWeights::Impl {
         continue;
       }
       const SafetensorsEntry& entry = *at->second.entry;
-      if (!(entry.shape == want.shape)) problems.push_back(fmt::format("tensor {} has shape {}, the model needs {}", name, entry.shape.str(), want.shape.str()));
-      if (!is_convertible(entry.dtype, DType::kF32)) problems.push_back(fmt::format("tensor {} is {}; bf16, f16 and f32 are read", name, dtype_name(entry.dtype)));
+      if (!(entry.shape == want.shape))
+        problems.push_back(fmt::format("tensor {} has shape {}, the model needs {}", name, entry.shape.str(), want.shape.str()));
+      if (!is_convertible(entry.dtype, DType::kF32))
+        problems.push_back(fmt::format("tensor {} is {}; bf16, f16 and f32 are read", name, dtype_name(entry.dtype)));
     }
     for (const auto& [name, place] : places) {
       if (!expected.contains(name)) problems.push_back(fmt::format("tensor {} is unknown to the model", name));
@@ -153,7 +158,8 @@ struct HfWeights::Impl {
   }
 };
 
-HfWeights::HfWeights(const std::filesystem::path& folder, const std::vector<ParamSpec>& specs, bool tied_head) : impl_(new Impl{.folder = folder, .parts = {}, .places = {}, .problems = {}}) {
+HfWeights::HfWeights(const std::filesystem::path& folder, const std::vector<ParamSpec>& specs, bool tied_head)
+    : impl_(new Impl{.folder = folder, .parts = {}, .places = {}, .problems = {}}) {
   const std::string title = fmt::format("[hugging face] the weights in {} do not fit", folder.string());
   std::error_code code;
   if (!std::filesystem::is_directory(folder, code)) throw CheckpointError(fmt::format("[hugging face] {} is not a folder", folder.string()));

@@ -36,19 +36,19 @@ using WeightReader = std::function<void(const ParamSpec& spec, const Box& box, I
 
 /// A model that a user named: a Hugging Face folder, a checkpoint, or a run folder (its newest complete checkpoint).
 struct ModelSource {
-  std::filesystem::path folder;      ///< the Hugging Face folder or the checkpoint
+  std::filesystem::path folder;  ///< the Hugging Face folder or the checkpoint
   bool is_checkpoint = false;
-  std::string config_json;           ///< its config.json
-  std::string config_origin;         ///< what messages call that
-  std::string weights_dtype;         ///< of a checkpoint: "bf16", "f32"; else empty
+  std::string config_json;    ///< its config.json
+  std::string config_origin;  ///< what messages call that
+  std::string weights_dtype;  ///< of a checkpoint: "bf16", "f32"; else empty
 };
 /// Errors: CheckpointError if `path` is none of them.
 [[nodiscard]] ModelSource find_model(const std::filesystem::path& path);
 
 /// Which of a checkpoint's copies of a weight to read.
 enum class WeightCopy {
-  kWeights,            ///< what the forward pass computes with
-  kMasterIfThere,      ///< the fp32 master, if the checkpoint has it
+  kWeights,        ///< what the forward pass computes with
+  kMasterIfThere,  ///< the fp32 master, if the checkpoint has it
 };
 /// The weights of `source`, all checked before this returns: of a checkpoint every checksum, of a Hugging Face folder as HfWeights does.
 /// Errors: CheckpointError with every problem in one message.
@@ -61,7 +61,7 @@ using TensorSource = std::function<void(const ParamSpec& spec, Index entry, View
 ///
 /// Weight files that an earlier export left in the folder are replaced or removed, once all new bytes are on disk; other files stay.
 /// One tensor in memory at a time.  Types: f32 or bf16.  Errors: FileError.
-void write_hf_folder(const std::filesystem::path& folder, const std::string& config_json, const std::vector<ParamSpec>& specs, DType dtype, const TensorSource& source,
-                     Index max_part_bytes = Index{5} * 1000 * 1000 * 1000);
+void write_hf_folder(const std::filesystem::path& folder, const std::string& config_json, const std::vector<ParamSpec>& specs, DType dtype,
+                     const TensorSource& source, Index max_part_bytes = Index{5} * 1000 * 1000 * 1000);
 
 }  // namespace optimus

@@ -100,7 +100,8 @@ void remove_stale(const std::filesystem::path& folder, std::size_t num_parts) {
 
 }  // namespace
 
-void write_hf_folder(const std::filesystem::path& folder, const std::string& config_json, const std::vector<ParamSpec>& specs, DType dtype, const TensorSource& source, Index max_part_bytes) {
+void write_hf_folder(const std::filesystem::path& folder, const std::string& config_json, const std::vector<ParamSpec>& specs, DType dtype,
+                     const TensorSource& source, Index max_part_bytes) {
   make_folders(folder);
   const std::vector<Part> parts = plan_parts(specs, dtype, max_part_bytes);
   // Nothing gets its name before all of it is written: a full disk leaves what was there.

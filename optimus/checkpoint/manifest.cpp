@@ -78,8 +78,11 @@ Json file_json(const Manifest& manifest, const StoredFile& file) {
 }
 
 StoredFile parse_file(const Json& json, const std::vector<StoredTensor>& tensors) {
-  StoredFile file{.name = json.at("name").get<std::string>(), .bytes = json.at("bytes").get<Index>(), .header_bytes = json.at("header_bytes").get<Index>(),
-                  .header_xxh64 = parse_hex(json.at("header_xxh64")), .chunks = {}};
+  StoredFile file{.name = json.at("name").get<std::string>(),
+                  .bytes = json.at("bytes").get<Index>(),
+                  .header_bytes = json.at("header_bytes").get<Index>(),
+                  .header_xxh64 = parse_hex(json.at("header_xxh64")),
+                  .chunks = {}};
   const std::filesystem::path path(file.name);
   const bool leaves_folder = std::any_of(path.begin(), path.end(), [](const auto& part) { return part == ".."; });
   if (file.name.empty() || path.is_absolute() || leaves_folder) throw CheckpointError(fmt::format("a file {} outside the folder", file.name));
@@ -87,7 +90,8 @@ StoredFile parse_file(const Json& json, const std::vector<StoredTensor>& tensors
   for (const Json& item : json.at("chunks")) {
     StoredChunk chunk = parse_chunk(item, tensors);
     const StoredTensor& tensor = tensors[static_cast<std::size_t>(chunk.tensor)];
-    if (chunk.bytes != checked_mul(chunk.region.count(), dtype_bytes(tensor.dtype))) throw CheckpointError(fmt::format("a chunk of {} has a wrong size", tensor.name));
+    if (chunk.bytes != checked_mul(chunk.region.count(), dtype_bytes(tensor.dtype)))
+      throw CheckpointError(fmt::format("a chunk of {} has a wrong size", tensor.name));
     chunk.offset = offset;
     offset = checked_add(offset, chunk.bytes);
     file.chunks.push_back(chunk);
@@ -104,17 +108,24 @@ Json tensors_json(const std::vector<StoredTensor>& tensors) {
 
 std::vector<StoredTensor> parse_tensors(const Json& json) {
   std::vector<StoredTensor> tensors;
-  for (const Json& item : json) tensors.push_back({item.at("name").get<std::string>(), parse_dtype(item.at("dtype").get<std::string>()), parse_shape(item.at("shape"))});
+  for (const Json& item : json)
+    tensors.push_back({item.at("name").get<std::string>(), parse_dtype(item.at("dtype").get<std::string>()), parse_shape(item.at("shape"))});
   return tensors;
 }
 
 Json position_json(const TrainingPosition& p) {
-  return {{"step", p.step}, {"tokens", p.tokens}, {"next_sample", p.next_sample}, {"epoch", p.epoch}, {"adam_step", p.adam_step}, {"nonfinite_steps", p.nonfinite_steps}};
+  return {{"step", p.step},   {"tokens", p.tokens},       {"next_sample", p.next_sample},
+          {"epoch", p.epoch}, {"adam_step", p.adam_step}, {"nonfinite_steps", p.nonfinite_steps}};
 }
 
 TrainingPosition parse_position(const Json& json) {
   const auto get = [&](const char* key) { return json.at(key).get<Index>(); };
-  return {.step = get("step"), .tokens = get("tokens"), .next_sample = get("next_sample"), .epoch = get("epoch"), .adam_step = get("adam_step"), .nonfinite_steps = get("nonfinite_steps")};
+  return {.step = get("step"),
+          .tokens = get("tokens"),
+          .next_sample = get("next_sample"),
+          .epoch = get("epoch"),
+          .adam_step = get("adam_step"),
+          .nonfinite_steps = get("nonfinite_steps")};
 }
 
 std::string lines(const Json& list) {
@@ -126,8 +137,15 @@ std::string lines(const Json& list) {
 // Everything behind the checksum's digits.
 std::string body_text(const Manifest& manifest) {
   const CheckpointInfo& info = manifest.info;
-  Json head{{"format", kFormat}, {"version", kVersion}, {"full_state", info.is_full_state}, {"sequence", info.sequence}, {"position", position_json(info.position)},
-            {"weights_dtype", info.weights_dtype}, {"layout", info.layout}, {"hf_config", info.hf_config}, {"run_config", info.run_config}};
+  Json head{{"format", kFormat},
+            {"version", kVersion},
+            {"full_state", info.is_full_state},
+            {"sequence", info.sequence},
+            {"position", position_json(info.position)},
+            {"weights_dtype", info.weights_dtype},
+            {"layout", info.layout},
+            {"hf_config", info.hf_config},
+            {"run_config", info.run_config}};
   std::string text = "\"";
   for (const auto& [key, value] : head.items()) text += fmt::format(",\n\"{}\":{}", key, value.dump());
   Json files = Json::array();
@@ -140,9 +158,14 @@ Manifest parse_body(const std::string& text, const std::filesystem::path& folder
   if (json.at("format") != kFormat) throw CheckpointError(fmt::format("format {}", json.at("format").dump()));
   if (json.at("version") != kVersion) throw CheckpointError(fmt::format("version {}, this program reads {}", json.at("version").dump(), kVersion));
   Manifest manifest;
-  manifest.info = {.folder = folder, .is_full_state = json.at("full_state").get<bool>(), .position = parse_position(json.at("position")),
-                   .hf_config = json.at("hf_config").get<std::string>(), .run_config = json.at("run_config").get<std::string>(), .layout = json.at("layout").get<std::string>(),
-                   .weights_dtype = json.at("weights_dtype").get<std::string>(), .sequence = json.at("sequence").get<Index>()};
+  manifest.info = {.folder = folder,
+                   .is_full_state = json.at("full_state").get<bool>(),
+                   .position = parse_position(json.at("position")),
+                   .hf_config = json.at("hf_config").get<std::string>(),
+                   .run_config = json.at("run_config").get<std::string>(),
+                   .layout = json.at("layout").get<std::string>(),
+                   .weights_dtype = json.at("weights_dtype").get<std::string>(),
+                   .sequence = json.at("sequence").get<Index>()};
   manifest.tensors = parse_tensors(json.at("tensors"));
   for (const Json& file : json.at("files")) {
     manifest.files.push_back(parse_file(file, manifest.tensors));
@@ -189,7 +212,8 @@ void add_tables_line(Manifest& manifest, const std::string& line) {
     if (is_new) manifest.tensors.push_back(tensor);
     const StoredTensor& first = manifest.tensors[static_cast<std::size_t>(at->second)];
     if (first.dtype != tensor.dtype || !(first.shape == tensor.shape)) {
-      throw CheckpointError(fmt::format("[checkpoint] ranks disagree about {}: {} {} and {} {}", tensor.name, dtype_name(first.dtype), first.shape.str(), dtype_name(tensor.dtype), tensor.shape.str()));
+      throw CheckpointError(fmt::format("[checkpoint] ranks disagree about {}: {} {} and {} {}", tensor.name, dtype_name(first.dtype), first.shape.str(),
+                                        dtype_name(tensor.dtype), tensor.shape.str()));
     }
     place.push_back(at->second);
   }
@@ -206,7 +230,8 @@ void add_tables_line(Manifest& manifest, const std::string& line) {
 void sort_tensors(Manifest& manifest) {
   std::vector<Index> order(manifest.tensors.size());
   std::iota(order.begin(), order.end(), Index{0});
-  std::sort(order.begin(), order.end(), [&](Index a, Index b) { return manifest.tensors[static_cast<std::size_t>(a)].name < manifest.tensors[static_cast<std::size_t>(b)].name; });
+  std::sort(order.begin(), order.end(),
+            [&](Index a, Index b) { return manifest.tensors[static_cast<std::size_t>(a)].name < manifest.tensors[static_cast<std::size_t>(b)].name; });
   std::vector<Index> place(order.size());
   std::vector<StoredTensor> sorted;
   for (std::size_t i = 0; i < order.size(); ++i) {

@@ -19,16 +19,16 @@ struct StoredTensor {
 
 /// A chunk in a file. Chunks of a file follow one another without gaps, so that every byte is under some checksum.
 struct StoredChunk {
-  Index tensor = 0;        ///< which of Manifest::tensors
+  Index tensor = 0;  ///< which of Manifest::tensors
   Region region;
-  Index file = 0;          ///< which of Manifest::files
-  Index offset = 0;        ///< from the start of the file
+  Index file = 0;    ///< which of Manifest::files
+  Index offset = 0;  ///< from the start of the file
   Index bytes = 0;
   std::uint64_t xxh64 = 0;
 };
 
 struct StoredFile {
-  std::string name;        ///< relative to the checkpoint's folder
+  std::string name;  ///< relative to the checkpoint's folder
   Index bytes = 0, header_bytes = 0;
   std::uint64_t header_xxh64 = 0;
   std::vector<StoredChunk> chunks;
@@ -36,7 +36,7 @@ struct StoredFile {
 
 struct Manifest {
   CheckpointInfo info;
-  std::vector<StoredTensor> tensors;   ///< by name
+  std::vector<StoredTensor> tensors;  ///< by name
   std::vector<StoredFile> files;
 
   [[nodiscard]] Index find_tensor(std::string_view name) const;  ///< -1: no such tensor

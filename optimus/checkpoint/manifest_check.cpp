@@ -11,7 +11,8 @@ std::string read_manifest_text(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / kManifestName;
   std::error_code code;
   if (!std::filesystem::exists(folder, code)) throw CheckpointError(fmt::format("[checkpoint] {} does not exist", folder.string()));
-  if (!std::filesystem::exists(path, code)) throw CheckpointError(fmt::format("[checkpoint] {} is not a checkpoint: it has no {}", folder.string(), kManifestName));
+  if (!std::filesystem::exists(path, code))
+    throw CheckpointError(fmt::format("[checkpoint] {} is not a checkpoint: it has no {}", folder.string(), kManifestName));
   try {
     return read_file(path);
   } catch (const FileError& error) {
@@ -27,7 +28,9 @@ std::vector<std::string> coverage_problems(const Manifest& manifest) {
   for (std::size_t t = 0; t < manifest.tensors.size(); ++t) {
     std::vector<Region> regions;
     for (const StoredChunk* chunk : chunks[t]) regions.push_back(chunk->region);
-    const auto who = [&](std::size_t i) { return fmt::format("{} of {}", regions[i].str(), manifest.files[static_cast<std::size_t>(chunks[t][i]->file)].name); };
+    const auto who = [&](std::size_t i) {
+      return fmt::format("{} of {}", regions[i].str(), manifest.files[static_cast<std::size_t>(chunks[t][i]->file)].name);
+    };
     const std::string problem = coverage_problem(manifest.tensors[t].shape, regions, who);
     if (!problem.empty()) problems.push_back(fmt::format("tensor {}: {}", manifest.tensors[t].name, problem));
   }
@@ -65,8 +68,8 @@ std::vector<std::string> file_problems(const std::filesystem::path& folder, cons
     if (bytes.hash(0, file.header_bytes) != file.header_xxh64) problems.push_back(fmt::format("{}: the header is altered", path));
     for (const StoredChunk& chunk : file.chunks) {
       if (bytes.hash(chunk.offset, chunk.bytes) == chunk.xxh64) continue;
-      problems.push_back(fmt::format("{}: tensor {} {} is altered (bytes {} to {})", path, manifest.tensors[static_cast<std::size_t>(chunk.tensor)].name, chunk.region.str(), chunk.offset,
-                                     chunk.offset + chunk.bytes));
+      problems.push_back(fmt::format("{}: tensor {} {} is altered (bytes {} to {})", path, manifest.tensors[static_cast<std::size_t>(chunk.tensor)].name,
+                                     chunk.region.str(), chunk.offset, chunk.offset + chunk.bytes));
     }
   } catch (const FileError& error) {
     problems.emplace_back(error.what());

@@ -44,7 +44,10 @@ PublishPaths::PublishPaths(const std::filesystem::path& published) : folder(publ
 const std::vector<PublishStep>& publish_steps() {
   static const std::vector<PublishStep> steps{
       {"remove what an earlier interruption left", [](const PublishPaths& p) { remove_checkpoint(p.old); }},
-      {"set the old one aside", [](const PublishPaths& p) { if (is_there(p.folder)) rename_folder(p.folder, p.old); }},
+      {"set the old one aside",
+       [](const PublishPaths& p) {
+         if (is_there(p.folder)) rename_folder(p.folder, p.old);
+       }},
       {"put the new one in place", [](const PublishPaths& p) { rename_folder(p.writing, p.folder); }},
       {"make the renames last", [](const PublishPaths& p) { sync_folder(parent_of(p)); }},
       {"remove the old one", [](const PublishPaths& p) { remove_checkpoint(p.old); }},
@@ -78,12 +81,17 @@ void recover_folder(const PublishPaths& paths) {
 
 void prepare_writing(const PublishPaths& paths) {
   std::error_code code;
-  if (is_there(paths.folder) && !std::filesystem::is_directory(paths.folder, code)) throw FileError(fmt::format("[checkpoint] {} exists and is not a folder", paths.folder.string()));
+  if (is_there(paths.folder) && !std::filesystem::is_directory(paths.folder, code))
+    throw FileError(fmt::format("[checkpoint] {} exists and is not a folder", paths.folder.string()));
   if (is_there(paths.folder) && !looks_like_checkpoint(paths.folder)) {
     throw FileError(fmt::format("[checkpoint] {} exists and holds other things than a checkpoint; choose another folder", paths.folder.string()));
   }
-  recover_folder(paths);
-  make_folders(paths.writing);
+  try {
+    recover_folder(paths);
+    make_folders(paths.writing);
+  } catch (const FileError& error) {
+    throw FileError(fmt::format("[checkpoint] {} cannot be written: {}", paths.folder.string(), error.what()));
+  }
 }
 
 void abandon_writing(const PublishPaths& paths) noexcept {

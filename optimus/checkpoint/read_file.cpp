@@ -24,7 +24,7 @@ namespace {
 
 ReadFile::ReadFile(const std::filesystem::path& path) : path_(path), fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
   if (fd_ < 0) fail(path, errno);
-  struct stat status {};
+  struct stat status{};
   const int result = ::fstat(fd_, &status);
   const int code = errno;
   if (result != 0 || !S_ISREG(status.st_mode)) {

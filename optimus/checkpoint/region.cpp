@@ -109,9 +109,11 @@ std::string region_problem(const Shape& shape, const Region& region) {
   const Box& box = region.box;
   if (box.shape.ndim() != shape.ndim() || box.begin.ndim() != shape.ndim()) return fmt::format("{} has other dimensions than {}", region.str(), shape.str());
   for (int d = 0; d < shape.ndim(); ++d) {
-    if (box.begin[d] < 0 || box.shape[d] < 0 || box.shape[d] > shape[d] || box.begin[d] > shape[d] - box.shape[d]) return fmt::format("{} goes beyond {}", region.str(), shape.str());
+    if (box.begin[d] < 0 || box.shape[d] < 0 || box.shape[d] > shape[d] || box.begin[d] > shape[d] - box.shape[d])
+      return fmt::format("{} goes beyond {}", region.str(), shape.str());
   }
-  if (region.flat_begin < 0 || region.flat_end < region.flat_begin || region.flat_end > box.shape.count()) return fmt::format("{} goes beyond its box", region.str());
+  if (region.flat_begin < 0 || region.flat_end < region.flat_begin || region.flat_end > box.shape.count())
+    return fmt::format("{} goes beyond its box", region.str());
   return "";
 }
 
@@ -141,7 +143,8 @@ std::string overlap_problem(const Shape& shape, std::span<const Region> regions,
   const auto overlap = find_overlap(std::move(pieces), shape.ndim());
   if (!overlap) return "";
   const auto& [a, b] = *overlap;
-  return fmt::format("elements {} are held twice: by {} and by {}", box_text(intersect(a.box, b.box).value_or(a.box)), who(std::min(a.owner, b.owner)), who(std::max(a.owner, b.owner)));
+  return fmt::format("elements {} are held twice: by {} and by {}", box_text(intersect(a.box, b.box).value_or(a.box)), who(std::min(a.owner, b.owner)),
+                     who(std::max(a.owner, b.owner)));
 }
 
 std::string coverage_problem(const Shape& shape, std::span<const Region> regions, const std::function<std::string(std::size_t)>& who) {

@@ -21,8 +21,15 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr Index kMaxHeaderBytes = 100'000'000;  // the limit of the format's own library
-constexpr std::array<std::pair<DType, std::string_view>, 9> kDTypes{{{DType::kF64, "F64"}, {DType::kF32, "F32"}, {DType::kBF16, "BF16"}, {DType::kF16, "F16"}, {DType::kI64, "I64"},
-                                                                    {DType::kI32, "I32"}, {DType::kU32, "U32"}, {DType::kU16, "U16"}, {DType::kU8, "U8"}}};
+constexpr std::array<std::pair<DType, std::string_view>, 9> kDTypes{{{DType::kF64, "F64"},
+                                                                     {DType::kF32, "F32"},
+                                                                     {DType::kBF16, "BF16"},
+                                                                     {DType::kF16, "F16"},
+                                                                     {DType::kI64, "I64"},
+                                                                     {DType::kI32, "I32"},
+                                                                     {DType::kU32, "U32"},
+                                                                     {DType::kU16, "U16"},
+                                                                     {DType::kU8, "U8"}}};
 
 ReadFile open_for_reading(const std::filesystem::path& path) {
   try {
@@ -32,7 +39,9 @@ ReadFile open_for_reading(const std::filesystem::path& path) {
   }
 }
 
-[[noreturn]] void fail(const ReadFile& file, const std::string& problem) { throw CheckpointError(fmt::format("[safetensors] {}: {}", file.path().string(), problem)); }
+[[noreturn]] void fail(const ReadFile& file, const std::string& problem) {
+  throw CheckpointError(fmt::format("[safetensors] {}: {}", file.path().string(), problem));
+}
 
 std::string read_header(const ReadFile& file) {
   if (file.size() == 0) fail(file, "the file is empty");
@@ -42,7 +51,8 @@ std::string read_header(const ReadFile& file) {
   const auto length = std::bit_cast<std::uint64_t>(length_bytes);
   if (std::memcmp(length_bytes.data(), "version ", 8) == 0) fail(file, "this is a Git LFS pointer, not the file itself; fetch it with git lfs pull");
   if (length > static_cast<std::uint64_t>(kMaxHeaderBytes)) fail(file, fmt::format("not a safetensors file: its header would be {} bytes", length));
-  if (length > static_cast<std::uint64_t>(file.size() - 8)) fail(file, fmt::format("cut short: the header should have {} bytes, the whole file has {}", length, file.size()));
+  if (length > static_cast<std::uint64_t>(file.size() - 8))
+    fail(file, fmt::format("cut short: the header should have {} bytes, the whole file has {}", length, file.size()));
   std::string header(static_cast<std::size_t>(length), '\0');
   file.read(8, std::as_writable_bytes(std::span(header)));
   return header;
@@ -69,19 +79,22 @@ std::optional<Index> as_size(const Json& value) {
 
 // Reads one tensor's description; an empty text means that nothing is wrong with it.
 std::string parse_entry(const Json& value, SafetensorsEntry& entry) {
-  if (!value.is_object() || !value.contains("dtype") || !value.contains("shape") || !value.contains("data_offsets")) return "dtype, shape or data_offsets is missing";
+  if (!value.is_object() || !value.contains("dtype") || !value.contains("shape") || !value.contains("data_offsets"))
+    return "dtype, shape or data_offsets is missing";
   const auto dtype = std::find_if(kDTypes.begin(), kDTypes.end(), [&](const auto& pair) { return value["dtype"] == pair.second; });
   if (dtype == kDTypes.end()) return fmt::format("dtype {} is not read", value["dtype"].dump());
   entry.dtype = dtype->first;
   const Json &shape = value["shape"], &offsets = value["data_offsets"];
-  if (!shape.is_array() || shape.size() > static_cast<std::size_t>(Shape::kMaxDims)) return fmt::format("shape {} is not a list of up to {} sizes", shape.dump(), Shape::kMaxDims);
+  if (!shape.is_array() || shape.size() > static_cast<std::size_t>(Shape::kMaxDims))
+    return fmt::format("shape {} is not a list of up to {} sizes", shape.dump(), Shape::kMaxDims);
   Index bytes = dtype_bytes(entry.dtype);
   for (const Json& item : shape) {
     const auto size = as_size(item);
     if (!size || __builtin_mul_overflow(bytes, *size, &bytes)) return fmt::format("shape {} is not a list of sizes", shape.dump());
     entry.shape.push_back(*size);
   }
-  if (!offsets.is_array() || offsets.size() != 2 || !as_size(offsets[0]) || !as_size(offsets[1])) return fmt::format("data_offsets {} are not two positions", offsets.dump());
+  if (!offsets.is_array() || offsets.size() != 2 || !as_size(offsets[0]) || !as_size(offsets[1]))
+    return fmt::format("data_offsets {} are not two positions", offsets.dump());
   entry.begin = *as_size(offsets[0]);
   entry.end = *as_size(offsets[1]);
   if (entry.end < entry.begin || entry.end - entry.begin != bytes) {
@@ -143,7 +156,8 @@ void SafetensorsFile::check_offsets(std::vector<std::string>& problems) const {
 }
 
 const SafetensorsEntry* SafetensorsFile::find(std::string_view name) const {
-  const auto at = std::lower_bound(entries_.begin(), entries_.end(), name, [](const SafetensorsEntry& entry, std::string_view key) { return entry.name < key; });
+  const auto at =
+      std::lower_bound(entries_.begin(), entries_.end(), name, [](const SafetensorsEntry& entry, std::string_view key) { return entry.name < key; });
   return at != entries_.end() && at->name == name ? &*at : nullptr;
 }
 

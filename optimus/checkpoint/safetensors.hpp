@@ -75,7 +75,7 @@ class SafetensorsWriter {
   std::uint64_t header_xxh64_ = 0;
   std::vector<std::uint64_t> xxh64s_;  ///< of the tensors before the current one
   Xxh64 hash_;
-  Index written_ = 0;                  ///< bytes behind the header
+  Index written_ = 0;  ///< bytes behind the header
 };
 
 }  // namespace optimus

@@ -37,7 +37,9 @@ std::optional<CheckpointInfo> look(const std::filesystem::path& folder, std::vec
 }
 
 std::vector<CheckpointInfo> newest_first(std::vector<CheckpointInfo> infos) {
-  std::stable_sort(infos.begin(), infos.end(), [](const CheckpointInfo& a, const CheckpointInfo& b) { return std::pair(a.sequence, a.position.step) > std::pair(b.sequence, b.position.step); });
+  std::stable_sort(infos.begin(), infos.end(), [](const CheckpointInfo& a, const CheckpointInfo& b) {
+    return std::pair(a.sequence, a.position.step) > std::pair(b.sequence, b.position.step);
+  });
   return infos;
 }
 

@@ -33,7 +33,8 @@ WeightReader open_checkpoint_weights(const std::filesystem::path& folder, const 
     if (!problem.empty()) problems.push_back(problem);
   }
   throw_if_problems<CheckpointError>(fmt::format("[checkpoint] {} does not fit the model", folder.string()), problems);
-  return [reader, prefix](const ParamSpec& spec, const Box& box, Index flat_begin, View out) { reader->fill(weight_chunk(prefix, spec, box, flat_begin, out)); };
+  return
+      [reader, prefix](const ParamSpec& spec, const Box& box, Index flat_begin, View out) { reader->fill(weight_chunk(prefix, spec, box, flat_begin, out)); };
 }
 
 }  // namespace
@@ -41,17 +42,27 @@ WeightReader open_checkpoint_weights(const std::filesystem::path& folder, const 
 ModelSource find_model(const std::filesystem::path& path) {
   if (is_there(path / "config.json")) {
     try {
-      return {.folder = path, .is_checkpoint = false, .config_json = read_file(path / "config.json"), .config_origin = (path / "config.json").string(), .weights_dtype = ""};
+      return {.folder = path,
+              .is_checkpoint = false,
+              .config_json = read_file(path / "config.json"),
+              .config_origin = (path / "config.json").string(),
+              .weights_dtype = ""};
     } catch (const FileError& error) {
       throw CheckpointError(fmt::format("[hugging face] {}", error.what()));
     }
   }
   if (!is_there(path)) throw CheckpointError(fmt::format("[checkpoint] {} does not exist", path.string()));
   if (!is_there(path / "manifest.json") && !is_there(path / "checkpoints")) {
-    throw CheckpointError(fmt::format("[checkpoint] {} is no model: it has no config.json (a Hugging Face folder), no manifest.json (a checkpoint) and no checkpoints (a run folder)", path.string()));
+    throw CheckpointError(fmt::format(
+        "[checkpoint] {} is no model: it has no config.json (a Hugging Face folder), no manifest.json (a checkpoint) and no checkpoints (a run folder)",
+        path.string()));
   }
   const CheckpointInfo info = find_checkpoint(path);
-  return {.folder = info.folder, .is_checkpoint = true, .config_json = info.hf_config, .config_origin = (info.folder / "manifest.json").string() + " (hf_config)", .weights_dtype = info.weights_dtype};
+  return {.folder = info.folder,
+          .is_checkpoint = true,
+          .config_json = info.hf_config,
+          .config_origin = (info.folder / "manifest.json").string() + " (hf_config)",
+          .weights_dtype = info.weights_dtype};
 }
 
 WeightReader open_weights(const ModelSource& source, const std::vector<ParamSpec>& specs, bool tied_head, WeightCopy copy) {

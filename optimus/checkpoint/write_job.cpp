@@ -85,7 +85,8 @@ void WriteJob::prepare(std::span<const Chunk> chunks) {
     prepare_writing(paths_);
     const Index free = free_bytes(paths_.writing);
     if (bytes + kSlackBytes > free) {
-      throw FileError(fmt::format("[checkpoint] {} needs {} bytes, the file system has {} free; make room or save elsewhere", paths_.folder.string(), bytes + kSlackBytes, free));
+      throw FileError(fmt::format("[checkpoint] {} needs {} bytes, the file system has {} free; make room or save elsewhere", paths_.folder.string(),
+                                  bytes + kSlackBytes, free));
     }
   });
 }
@@ -96,7 +97,8 @@ void WriteJob::plan_files(std::span<const Chunk> chunks) {
   for (std::size_t i = 0; i < chunks.size(); ++i) {
     if (chunks[i].data.count() > 0) order.push_back(i);
   }
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return dtype_bytes(chunks[a].data.dtype()) > dtype_bytes(chunks[b].data.dtype()); });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return dtype_bytes(chunks[a].data.dtype()) > dtype_bytes(chunks[b].data.dtype()); });
   Index left = 0;
   for (const std::size_t i : order) {
     const Index count = chunks[i].data.count(), width = dtype_bytes(chunks[i].data.dtype());
@@ -144,7 +146,8 @@ void WriteJob::write_one_file(std::span<const Chunk> chunks, std::span<const Pie
     for (Index begin = piece.begin; begin < piece.end; begin += block) {
       const ConstView values = chunk.data.reshaped({chunk.data.count()}).rows(begin, std::min(piece.end, begin + block));
       if (const auto bad = find_non_finite(values)) {
-        throw NumericError(fmt::format("[checkpoint] {} has NaN or infinity at element {} of {}: not saved", chunk.name, chunk.flat_begin + begin + *bad, region_of(chunk).str()));
+        throw NumericError(fmt::format("[checkpoint] {} has NaN or infinity at element {} of {}: not saved", chunk.name, chunk.flat_begin + begin + *bad,
+                                       region_of(chunk).str()));
       }
       writer.write(values);
     }
@@ -193,7 +196,8 @@ Manifest WriteJob::merge_tables(const std::string& lines) const {
   std::istringstream stream(lines);
   for (std::string line; std::getline(stream, line);) add_tables_line(manifest, line);
   sort_tensors(manifest);
-  throw_if_problems<CheckpointError>(fmt::format("[checkpoint] {}: not every element was passed exactly once", paths_.folder.string()), coverage_problems(manifest));
+  throw_if_problems<CheckpointError>(fmt::format("[checkpoint] {}: not every element was passed exactly once", paths_.folder.string()),
+                                     coverage_problems(manifest));
   return manifest;
 }
 

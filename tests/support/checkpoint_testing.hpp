@@ -21,7 +21,8 @@ class TemporaryFolder {
   TemporaryFolder() {
     static int counter = 0;
     const std::filesystem::path memory = "/dev/shm";
-    path_ = (::access(memory.c_str(), W_OK) == 0 ? memory : std::filesystem::temp_directory_path()) / ("optimus-checkpoint-" + std::to_string(::getpid()) + "-" + std::to_string(counter++));
+    path_ = (::access(memory.c_str(), W_OK) == 0 ? memory : std::filesystem::temp_directory_path()) /
+            ("optimus-checkpoint-" + std::to_string(::getpid()) + "-" + std::to_string(counter++));
     std::filesystem::create_directories(path_);
   }
   ~TemporaryFolder() { std::filesystem::remove_all(path_); }
@@ -88,7 +89,8 @@ struct ChunkSet {
       }
       std::memcpy(bytes.data() + (i - begin) * width, tensor.bytes.data() + flat * width, static_cast<std::size_t>(width));
     }
-    chunks.push_back({.name = tensor.name, .global_shape = tensor.shape, .box = box, .flat_begin = begin, .data = View(bytes.data(), tensor.dtype, {end - begin})});
+    chunks.push_back(
+        {.name = tensor.name, .global_shape = tensor.shape, .box = box, .flat_begin = begin, .data = View(bytes.data(), tensor.dtype, {end - begin})});
   }
   /// The same chunks, filled with something else.
   [[nodiscard]] ChunkSet poisoned() const {
@@ -127,7 +129,8 @@ inline std::vector<Layout> layouts() {
     const int dim = s.ndim() - 1;
     return std::vector{part_of(s, dim, 0, 2), part_of(s, dim, 2, s[dim])};
   };
-  return {{"whole", whole, 0}, {"rows", rows, 0}, {"columns", columns, 0}, {"last", last, 0}, {"flat_7", whole, 7}, {"flat_1", whole, 1}, {"rows_flat_11", rows, 11}, {"columns_flat_5", columns, 5}, {"last_flat_3", last, 3}};
+  return {{"whole", whole, 0},  {"rows", rows, 0},          {"columns", columns, 0},        {"last", last, 0},       {"flat_7", whole, 7},
+          {"flat_1", whole, 1}, {"rows_flat_11", rows, 11}, {"columns_flat_5", columns, 5}, {"last_flat_3", last, 3}};
 }
 
 /// The pieces of `state` that rank `rank` of `size` holds: dealt out in turn.
@@ -146,8 +149,14 @@ inline ChunkSet cut(const ToyState& state, const Layout& layout, Index rank = 0,
 }
 
 inline CheckpointInfo toy_info(Index step = 3) {
-  return {.folder = {}, .is_full_state = true, .position = {.step = step, .tokens = 100 * step, .next_sample = 10 * step, .epoch = 1, .adam_step = step - 1, .nonfinite_steps = 1},
-          .hf_config = "{\"model_type\": \"olmoe\"}", .run_config = "[run]\nsteps = 5\n", .layout = "dp 2", .weights_dtype = "bf16", .sequence = 0};
+  return {.folder = {},
+          .is_full_state = true,
+          .position = {.step = step, .tokens = 100 * step, .next_sample = 10 * step, .epoch = 1, .adam_step = step - 1, .nonfinite_steps = 1},
+          .hf_config = "{\"model_type\": \"olmoe\"}",
+          .run_config = "[run]\nsteps = 5\n",
+          .layout = "dp 2",
+          .weights_dtype = "bf16",
+          .sequence = 0};
 }
 
 }  // namespace optimus::test

@@ -23,7 +23,9 @@ class DamageTest : public testing::Test {
     std::sort(files.begin(), files.end());
     ASSERT_EQ(files.size(), 3U);  // the manifest and two data files
   }
-  void write(const char* name, float offset) { write_checkpoint(*world, folder.path() / name, test::toy_info(), test::cut(test::ToyState(offset), test::layouts()[4]).chunks, 1000); }
+  void write(const char* name, float offset) {
+    write_checkpoint(*world, folder.path() / name, test::toy_info(), test::cut(test::ToyState(offset), test::layouts()[4]).chunks, 1000);
+  }
 
   // Damage is seen by verify and refused by load, both naming the file, and not a byte of memory changes.
   void expect_noticed(const std::filesystem::path& file, const std::string& what) {

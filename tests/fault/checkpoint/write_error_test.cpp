@@ -99,7 +99,8 @@ TEST_F(WriteErrorTest, TellsTheSameFromTheBackground) {
 TEST_F(WriteErrorTest, ChecksTheFreeSpaceFirst) {
   // As large as no file system is; never touched.
   const Index count = Index{1} << 50;
-  const std::vector<Chunk> huge{{.name = "model.w", .global_shape = {count}, .box = Box::whole({count}), .flat_begin = 0, .data = View(nullptr, DType::kF32, {count})}};
+  const std::vector<Chunk> huge{
+      {.name = "model.w", .global_shape = {count}, .box = Box::whole({count}), .flat_begin = 0, .data = View(nullptr, DType::kF32, {count})}};
   try {
     write_checkpoint(*world, slot, test::toy_info(), huge);
     ADD_FAILURE() << "no error";
@@ -128,7 +129,8 @@ TEST_F(WriteErrorTest, NamesAFolderThatCannotBeWritten) {
     try {
       write_checkpoint(*world, slot, test::toy_info(2), set.chunks);
     } catch (const FileError& error) {
-      return std::string(error.what()).find(folder.path().string()) != std::string::npos && std::string(error.what()).find("Permission denied") != std::string::npos;
+      return std::string(error.what()).find(folder.path().string()) != std::string::npos &&
+             std::string(error.what()).find("Permission denied") != std::string::npos;
     }
     return false;
   });
@@ -143,7 +145,9 @@ TEST_F(WriteErrorTest, ConsolidatingAndExportingLeaveNoPartialFile) {
     const FileSizeLimit disk(1500);
     EXPECT_THROW(consolidate_checkpoint(slot, folder.path() / "all.safetensors"), FileError);
     const std::vector<ParamSpec> specs{{.name = "w", .shape = {1000}}};
-    EXPECT_THROW(write_hf_folder(folder.path() / "out", "{}", specs, DType::kF32, [](const ParamSpec&, Index, View out) { std::memset(out.data(), 0, static_cast<std::size_t>(out.bytes())); }), FileError);
+    EXPECT_THROW(write_hf_folder(folder.path() / "out", "{}", specs, DType::kF32,
+                                 [](const ParamSpec&, Index, View out) { std::memset(out.data(), 0, static_cast<std::size_t>(out.bytes())); }),
+                 FileError);
   }
   EXPECT_EQ(names(), (std::set<std::string>{"slot-0", "out"}));
   EXPECT_TRUE(std::filesystem::is_empty(folder.path() / "out"));
@@ -171,8 +175,7 @@ TEST_F(WriteErrorTest, SurvivesKillsAtAnyMoment) {
     usleep(static_cast<useconds_t>(137 * trial % 4000));
     kill(child, SIGKILL);
     waitpid(child, nullptr, 0);
-    while (read(pipe_ends[0], &reported, sizeof(reported)) == static_cast<ssize_t>(sizeof(reported))) {
-    }
+    while (read(pipe_ends[0], &reported, sizeof(reported)) == static_cast<ssize_t>(sizeof(reported))) {}
     close(pipe_ends[0]);
     if (trial % 2 == 1) store.clean();  // also found without
     std::vector<std::string> damaged;

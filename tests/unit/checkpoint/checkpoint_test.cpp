@@ -21,7 +21,9 @@ using testing::HasSubstr;
 
 class CheckpointTest : public testing::Test {
  protected:
-  void write(const ChunkSet& set, Index file_bytes = kCheckpointFileBytes) { write_checkpoint(*world, folder.path() / "slot-0", test::toy_info(), set.chunks, file_bytes); }
+  void write(const ChunkSet& set, Index file_bytes = kCheckpointFileBytes) {
+    write_checkpoint(*world, folder.path() / "slot-0", test::toy_info(), set.chunks, file_bytes);
+  }
   template <class Error> std::string write_error(const ChunkSet& set) {
     try {
       write(set);
@@ -45,7 +47,8 @@ class CheckpointTest : public testing::Test {
 
 void expect_equal(const ChunkSet& found, const ChunkSet& expected, const std::string& what) {
   ASSERT_EQ(found.chunks.size(), expected.chunks.size());
-  for (std::size_t i = 0; i < found.memory.size(); ++i) EXPECT_EQ(found.memory[i], expected.memory[i]) << what << ": " << found.chunks[i].name << " chunk " << i;
+  for (std::size_t i = 0; i < found.memory.size(); ++i)
+    EXPECT_EQ(found.memory[i], expected.memory[i]) << what << ": " << found.chunks[i].name << " chunk " << i;
 }
 
 TEST_F(CheckpointTest, LoadsInEveryLayoutWhatEveryLayoutSaved) {
@@ -118,7 +121,11 @@ TEST_F(CheckpointTest, SpreadsTheFilesOfLargeWorldsOverFolders) {
 TEST_F(CheckpointTest, ReadsBf16AsF32) {
   write(test::cut(state, test::layouts()[4]));
   std::vector<float> values(28);
-  const Chunk chunk{.name = "model.embed.weight", .global_shape = {7, 4}, .box = Box::whole({7, 4}), .flat_begin = 0, .data = View(reinterpret_cast<std::byte*>(values.data()), DType::kF32, {28})};
+  const Chunk chunk{.name = "model.embed.weight",
+                    .global_shape = {7, 4},
+                    .box = Box::whole({7, 4}),
+                    .flat_begin = 0,
+                    .data = View(reinterpret_cast<std::byte*>(values.data()), DType::kF32, {28})};
   read_checkpoint(*world, folder.path() / "slot-0", std::vector{chunk});
   for (Index i = 0; i < 28; ++i) EXPECT_EQ(values[static_cast<std::size_t>(i)], static_cast<float>(BFloat16(static_cast<float>(i) + 0.25F)));
 }

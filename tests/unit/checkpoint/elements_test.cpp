@@ -10,8 +10,12 @@
 namespace optimus {
 namespace {
 
-template <class T> ConstView view_of(const std::vector<T>& values, DType dtype) { return {reinterpret_cast<const std::byte*>(values.data()), dtype, {static_cast<Index>(values.size())}}; }
-template <class T> View view_of(std::vector<T>& values, DType dtype) { return {reinterpret_cast<std::byte*>(values.data()), dtype, {static_cast<Index>(values.size())}}; }
+template <class T> ConstView view_of(const std::vector<T>& values, DType dtype) {
+  return {reinterpret_cast<const std::byte*>(values.data()), dtype, {static_cast<Index>(values.size())}};
+}
+template <class T> View view_of(std::vector<T>& values, DType dtype) {
+  return {reinterpret_cast<std::byte*>(values.data()), dtype, {static_cast<Index>(values.size())}};
+}
 
 // Every half value against its definition: sign * 2^(e - 15) * (1 + f / 1024), or sign * 2^-14 * f / 1024.
 TEST(Elements, ConvertsEveryHalfExactly) {

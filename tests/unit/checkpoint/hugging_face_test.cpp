@@ -22,11 +22,15 @@ using testing::Not;
 constexpr const char* kExperts = "model.layers.0.mlp.experts.{}.up_proj.weight";
 
 std::vector<ParamSpec> specs() {
-  return {{.name = "model.embed_tokens.weight", .shape = {7, 4}}, {.name = kExperts, .shape = {3, 5, 4}, .is_expert = true}, {.name = "model.norm.weight", .shape = {4}}};
+  return {{.name = "model.embed_tokens.weight", .shape = {7, 4}},
+          {.name = kExperts, .shape = {3, 5, 4}, .is_expert = true},
+          {.name = "model.norm.weight", .shape = {4}}};
 }
 
 // Value of element i of a Hugging Face tensor: exact in every type.
-float value_of(const std::string& name, Index i) { return static_cast<float>((static_cast<Index>(name.size()) * 31 + static_cast<Index>(name[27 % name.size()]) + i) % 200) - 100.0F; }
+float value_of(const std::string& name, Index i) {
+  return static_cast<float>((static_cast<Index>(name.size()) * 31 + static_cast<Index>(name[27 % name.size()]) + i) % 200) - 100.0F;
+}
 
 // Takes the upper bits of a float, which is exact for these small integers.
 std::vector<std::byte> values(const std::string& name, Index count, DType dtype) {
@@ -100,7 +104,9 @@ TEST(HfWeights, ReadsIndexedParts) {
   nlohmann::json map;
   for (const auto& [name, shape] : first) map[name] = "a.safetensors";
   for (const auto& [name, shape] : second) map[name] = "b.safetensors";
-  const auto write_index = [&] { test::write_bytes(folder.path() / "model.safetensors.index.json", nlohmann::json{{"metadata", {{"total_size", 1}}}, {"weight_map", map}}.dump()); };
+  const auto write_index = [&] {
+    test::write_bytes(folder.path() / "model.safetensors.index.json", nlohmann::json{{"metadata", {{"total_size", 1}}}, {"weight_map", map}}.dump());
+  };
   write_index();
   const HfWeights weights(folder.path(), specs(), false);
   const auto all = read(weights, specs()[1], Box::whole({3, 5, 4}), 0, 60);
@@ -109,7 +115,8 @@ TEST(HfWeights, ReadsIndexedParts) {
   map["model.norm.weight"] = "b.safetensors";
   map["nowhere"] = "../a.safetensors";
   write_index();
-  EXPECT_THAT(problem_of(folder.path()), AllOf(HasSubstr("model.norm.weight is in a.safetensors, but the index does not say so"), HasSubstr("model.norm.weight is not in b.safetensors"), HasSubstr("nowhere")));
+  EXPECT_THAT(problem_of(folder.path()), AllOf(HasSubstr("model.norm.weight is in a.safetensors, but the index does not say so"),
+                                               HasSubstr("model.norm.weight is not in b.safetensors"), HasSubstr("nowhere")));
   map["model.norm.weight"] = "c.safetensors";
   map.erase("nowhere");
   write_index();
@@ -128,8 +135,8 @@ TEST(HfWeights, NamesEveryUnfitTensorInOneMessage) {
   tensors.emplace_back("lm_head.weight", Shape{7, 4});
   write_file(folder.path() / "model.safetensors", tensors, DType::kF32);
   EXPECT_THAT(problem_of(folder.path(), false),
-              AllOf(HasSubstr("4 problems"), HasSubstr("experts.1.up_proj.weight is missing"), HasSubstr("experts.3.up_proj.weight is unknown"), HasSubstr("lm_head.weight is unknown"),
-                    HasSubstr("model.embed_tokens.weight has shape [4, 7], the model needs [7, 4]")));
+              AllOf(HasSubstr("4 problems"), HasSubstr("experts.1.up_proj.weight is missing"), HasSubstr("experts.3.up_proj.weight is unknown"),
+                    HasSubstr("lm_head.weight is unknown"), HasSubstr("model.embed_tokens.weight has shape [4, 7], the model needs [7, 4]")));
 }
 
 TEST(HfWeights, AcceptsATiedHeadThatIsTheEmbedding) {
@@ -142,7 +149,8 @@ TEST(HfWeights, AcceptsATiedHeadThatIsTheEmbedding) {
     std::vector<SafetensorsEntry> entries;
     for (const auto& [name, shape] : tensors) entries.push_back({.name = name, .dtype = DType::kF32, .shape = shape});
     SafetensorsWriter writer(folder.path() / "model.safetensors", entries);
-    for (const auto& [name, shape] : tensors) writer.write(values(is_same && name == "lm_head.weight" ? "model.embed_tokens.weight" : name, shape.count(), DType::kF32));
+    for (const auto& [name, shape] : tensors)
+      writer.write(values(is_same && name == "lm_head.weight" ? "model.embed_tokens.weight" : name, shape.count(), DType::kF32));
     writer.commit();
     if (is_same) EXPECT_EQ(problem_of(folder.path()), "");
     else EXPECT_THAT(problem_of(folder.path()), HasSubstr("lm_head.weight differs from model.embed_tokens.weight"));

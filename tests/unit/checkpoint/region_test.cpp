@@ -57,7 +57,11 @@ TEST(Region, SplitsEveryFlatRangeIntoBoxesInOrder) {
 }
 
 TEST(Region, SharedRunsAreExactlyTheSharedElements) {
-  const std::vector<Region> regions{{Box::whole(kShape), 3, 71}, {kInner, 0, 24}, {kInner, 5, 20}, {{.begin = {0, 0, 1}, .shape = {5, 4, 2}}, 7, 33}, {{.begin = {2, 0, 0}, .shape = {2, 4, 4}}, 0, 32}};
+  const std::vector<Region> regions{{Box::whole(kShape), 3, 71},
+                                    {kInner, 0, 24},
+                                    {kInner, 5, 20},
+                                    {{.begin = {0, 0, 1}, .shape = {5, 4, 2}}, 7, 33},
+                                    {{.begin = {2, 0, 0}, .shape = {2, 4, 4}}, 0, 32}};
   for (const Region& a : regions) {
     for (const Region& b : regions) {
       const auto in_a = elements(kShape, a), in_b = elements(kShape, b);

@@ -21,7 +21,10 @@ std::string with_header(const std::string& header, std::size_t data_bytes) {
 }
 
 void write_example(const std::filesystem::path& path) {
-  SafetensorsWriter writer(path, {{.name = "a", .dtype = DType::kF32, .shape = {2, 3}}, {.name = "none", .dtype = DType::kF32, .shape = {0, 3}}, {.name = "b", .dtype = DType::kBF16, .shape = {}}},
+  SafetensorsWriter writer(path,
+                           {{.name = "a", .dtype = DType::kF32, .shape = {2, 3}},
+                            {.name = "none", .dtype = DType::kF32, .shape = {0, 3}},
+                            {.name = "b", .dtype = DType::kBF16, .shape = {}}},
                            {{"format", "pt"}});
   const std::vector<float> a{1, 2, 3, 4, 5, 6};
   writer.write(std::as_bytes(std::span(a)).first(10));
@@ -94,7 +97,8 @@ TEST(Safetensors, NamesWhatIsWrongWithAFile) {
   check(with_header(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}})", 4), "needs 8 bytes");
   check(with_header(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[4,0]}})", 4), "needs 4 bytes");
   check(with_header(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})", 8), "bytes 0 to 4 belong to no tensor");
-  check(with_header(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"F32","shape":[2],"data_offsets":[4,12]}})", 12), "tensor b overlaps");
+  check(with_header(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"F32","shape":[2],"data_offsets":[4,12]}})", 12),
+        "tensor b overlaps");
   check(with_header(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", 7), "cut short");
   check(with_header(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", 9), "1 bytes follow");
   check(with_header(R"({"__metadata__":{"n":1}})", 0), "__metadata__ n is not a string");
