@@ -24,6 +24,7 @@ void attention_forward(Backend& backend, const AttentionShape& shape, ConstView 
 /// Gradients of attention_forward. Probabilities are made again from q, k and lse.
 ///
 /// Writes:   dq, dk, dv (shapes of q, k, v; dk and dv summed over the heads of a group), overwritten. No aliasing with inputs.
+/// Memory:   2 * keys * A floats a thread for the sums of dk and dv, besides the blocks.
 void attention_backward(Backend& backend, const AttentionShape& shape, ConstView d_o, const AttentionKernels::AttentionSaved& saved,
                         const AttentionKernels::AttentionGradients& gradients);
 
