@@ -44,12 +44,22 @@ Json sample_json(const Dataset& dataset, const Tokenizer* tokenizer, Index index
 }
 
 Json info_json(const DatasetInfo& info) {
-  Json json{{"tokenizer", info.tokenizer}, {"tokenizer_checksum", info.tokenizer_checksum}, {"vocab_size", info.vocab_size}, {"token_type", info.token_type},
-            {"sequence_length", info.sequence_length}, {"end_of_document", nullptr}, {"seed", info.seed}, {"documents", info.num_documents},
-            {"empty_documents", info.num_empty_documents}, {"tokens", info.num_tokens}, {"dropped_tokens", info.num_dropped_tokens}, {"samples", info.num_samples}};
+  Json json{{"tokenizer", info.tokenizer},
+            {"tokenizer_checksum", info.tokenizer_checksum},
+            {"vocab_size", info.vocab_size},
+            {"token_type", info.token_type},
+            {"sequence_length", info.sequence_length},
+            {"end_of_document", nullptr},
+            {"seed", info.seed},
+            {"documents", info.num_documents},
+            {"empty_documents", info.num_empty_documents},
+            {"tokens", info.num_tokens},
+            {"dropped_tokens", info.num_dropped_tokens},
+            {"samples", info.num_samples}};
   if (info.end_of_document >= 0) json["end_of_document"] = info.end_of_document;
   json["shards"] = Json::array();
-  for (const ShardInfo& shard : info.shards) json["shards"].push_back({{"file", shard.file}, {"samples", shard.num_samples}, {"bytes", shard.bytes}, {"xxh64", shard.checksum}});
+  for (const ShardInfo& shard : info.shards)
+    json["shards"].push_back({{"file", shard.file}, {"samples", shard.num_samples}, {"bytes", shard.bytes}, {"xxh64", shard.checksum}});
   return json;
 }
 
@@ -92,8 +102,8 @@ ExitCode verify(const DatasetCommand& command) {
   const Dataset dataset(command.folder);
   dataset.verify();
   if (const auto tokenizer = tokenizer_of(dataset); tokenizer && tokenizer->checksum() != dataset.info().tokenizer_checksum) {
-    throw DataError(fmt::format("[dataset] {}: {} is not the tokenizer that the ids were made with (checksum {}, recorded {})", command.folder, dataset.info().tokenizer,
-                                tokenizer->checksum(), dataset.info().tokenizer_checksum));
+    throw DataError(fmt::format("[dataset] {}: {} is not the tokenizer that the ids were made with (checksum {}, recorded {})", command.folder,
+                                dataset.info().tokenizer, tokenizer->checksum(), dataset.info().tokenizer_checksum));
   }
   const auto num_shards = dataset.info().shards.size();
   if (command.json) {

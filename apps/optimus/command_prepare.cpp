@@ -39,9 +39,10 @@ void report(const PrepareResult& result, const std::string& folder) {
   } else {
     log_info("[prepare] {} is finished", folder);
   }
-  fmt::print("{}: {} samples of {} + 1 ids in {} shards; {} documents ({} empty ones left out), {} ids, {} of them dropped at the ends of files; vocabulary {}, {}\n", folder,
-             info.num_samples, info.sequence_length, info.shards.size(), info.num_documents, info.num_empty_documents, info.num_tokens, info.num_dropped_tokens,
-             info.vocab_size, info.token_type);
+  fmt::print(
+      "{}: {} samples of {} + 1 ids in {} shards; {} documents ({} empty ones left out), {} ids, {} of them dropped at the ends of files; vocabulary {}, {}\n",
+      folder, info.num_samples, info.sequence_length, info.shards.size(), info.num_documents, info.num_empty_documents, info.num_tokens,
+      info.num_dropped_tokens, info.vocab_size, info.token_type);
 }
 
 ExitCode run(const PrepareOptions& options) {
@@ -61,16 +62,25 @@ void add_prepare_command(CLI::App& app, Action& action) {
   const auto options = std::make_shared<PrepareOptions>();
   options->num_workers = available_processors();
   command->add_option("--out", options->out, "Folder to write")->required()->type_name("DIR");
-  command->add_option("--tokenizer", options->tokenizer, "bytes, a Hugging Face tokenizer.json (byte-level BPE), or none for given ids")->required()->type_name("bytes|FILE|none");
+  command->add_option("--tokenizer", options->tokenizer, "bytes, a Hugging Face tokenizer.json (byte-level BPE), or none for given ids")
+      ->required()
+      ->type_name("bytes|FILE|none");
   command->add_option("--sequence-length", options->sequence_length, "Ids of a training sequence")->required()->type_name("S");
-  command->add_option("--end-of-document", options->end_of_document, "Token put after each document (default: <|endoftext|>); an id with --tokenizer none")->type_name("TOKEN");
+  command->add_option("--end-of-document", options->end_of_document, "Token put after each document (default: <|endoftext|>); an id with --tokenizer none")
+      ->type_name("TOKEN");
   command->add_option("--vocab-size", options->vocab_size, "With --tokenizer none: ids are below it (default: the largest id + 1)")->type_name("N");
   command->add_option("--seed", options->seed, "Seed of the shuffle")->capture_default_str()->type_name("N");
   command->add_option("--text-field", options->text_field, "Field of .jsonl lines that holds the text")->capture_default_str()->type_name("NAME");
-  command->add_option_function<std::string>("--document-separator", [options](const std::string& value) {
-    options->separator = value == "blank-line" ? DocumentSeparator::kBlankLine : DocumentSeparator::kNone;
-  }, "What separates documents in .txt files: none (a file is one), blank-line")->check(CLI::IsMember({"none", "blank-line"}))->type_name("KIND");
-  command->add_option("--bin-dtype", options->bin_dtype, "What .bin files hold, little-endian")->check(CLI::IsMember({"uint16", "uint32"}))->type_name("uint16|uint32");
+  command
+      ->add_option_function<std::string>(
+          "--document-separator",
+          [options](const std::string& value) { options->separator = value == "blank-line" ? DocumentSeparator::kBlankLine : DocumentSeparator::kNone; },
+          "What separates documents in .txt files: none (a file is one), blank-line")
+      ->check(CLI::IsMember({"none", "blank-line"}))
+      ->type_name("KIND");
+  command->add_option("--bin-dtype", options->bin_dtype, "What .bin files hold, little-endian")
+      ->check(CLI::IsMember({"uint16", "uint32"}))
+      ->type_name("uint16|uint32");
   command->add_option("--shard-tokens", options->shard_tokens, "Size of a shard, S ids a sample")->capture_default_str()->type_name("N");
   command->add_option("--workers", options->num_workers, "Threads of each rank; the bytes do not depend on it")->capture_default_str()->type_name("N");
   command->add_option("INPUT", options->inputs, "Files, folders, globs")->required();

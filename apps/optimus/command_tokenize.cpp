@@ -48,7 +48,8 @@ ExitCode run(const TokenizeCommand& command) {
       if (const Index at = find_ill_formed(line); at >= 0) throw DataError(fmt::format("not UTF-8 at byte {}", at + 1));
       std::cout << answer(command, *tokenizer, line).dump() << '\n';
     } catch (const Json::exception& error) {
-      throw DataError(fmt::format("[tokenize] {}:{}: expected {}: {}", name, line_number, command.decode ? R"({"ids": [...]})" : R"({"text": ...})", error.what()));
+      throw DataError(
+          fmt::format("[tokenize] {}:{}: expected {}: {}", name, line_number, command.decode ? R"({"ids": [...]})" : R"({"text": ...})", error.what()));
     } catch (const DataError& error) {
       throw DataError(fmt::format("[tokenize] {}:{}: {}", name, line_number, error.what()));
     }

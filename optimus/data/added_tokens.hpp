@@ -43,7 +43,10 @@ class AddedTokenMatcher {
 
  private:
   /// Characters [begin, end) belong to the token, stripped space included; the search goes on at `resume`, where the token's own text ends.
-  struct Match { const AddedToken* token = nullptr; Index begin = 0, end = 0, resume = 0; };
+  struct Match {
+    const AddedToken* token = nullptr;
+    Index begin = 0, end = 0, resume = 0;
+  };
 
   [[nodiscard]] Match next(std::string_view text, Index from, Index done) const;
   [[nodiscard]] const AddedToken* longest_at(std::string_view text, Index at) const;

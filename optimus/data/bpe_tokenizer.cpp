@@ -30,8 +30,15 @@ std::vector<AddedToken> normalized_tokens(const TokenizerFile& file, const Norma
 class BpeTokenizer final : public Tokenizer {
  public:
   explicit BpeTokenizer(const TokenizerFile& file)
-      : name_(file.name), checksum_(file.checksum), tokens_(file.tokens), normalizer_(file.normalization), raw_(raw_tokens(file)),
-        normalized_(normalized_tokens(file, normalizer_)), splitter_(file.stages), merges_(file.merges, file.bytes), ignore_merges_(file.ignore_merges) {
+      : name_(file.name),
+        checksum_(file.checksum),
+        tokens_(file.tokens),
+        normalizer_(file.normalization),
+        raw_(raw_tokens(file)),
+        normalized_(normalized_tokens(file, normalizer_)),
+        splitter_(file.stages),
+        merges_(file.merges, file.bytes),
+        ignore_merges_(file.ignore_merges) {
     const ByteAlphabet alphabet;
     is_special_.resize(tokens_.size());
     for (const AddedToken& token : file.added_tokens) is_special_[static_cast<std::size_t>(token.id)] = token.is_special;
@@ -53,9 +60,12 @@ class BpeTokenizer final : public Tokenizer {
       encode_word(w, scratch);
       if (scratch.ids.size() >= kPieceIds) flush(scratch, sink);
     };
-    raw_.split(text, [&](std::string_view raw) {
-      normalized_.split(normalizer_.apply(raw, scratch.normalized), [&](std::string_view piece) { splitter_.split(piece, scratch.split, word); }, token);
-    }, token);
+    raw_.split(
+        text,
+        [&](std::string_view raw) {
+          normalized_.split(normalizer_.apply(raw, scratch.normalized), [&](std::string_view piece) { splitter_.split(piece, scratch.split, word); }, token);
+        },
+        token);
     flush(scratch, sink);
   }
 

@@ -46,7 +46,8 @@ void write_part_record(const fs::path& work, Index index, const CorpusPart& part
   write_file_atomically(record_path(work, index), Json{{"first_file", part.begin}, {"files", rows}}.dump() + "\n");
 }
 
-std::optional<std::vector<FileTokens>> read_part_record(const fs::path& work, Index index, const CorpusPart& part, const std::vector<InputFile>& files, TokenType type) {
+std::optional<std::vector<FileTokens>> read_part_record(const fs::path& work, Index index, const CorpusPart& part, const std::vector<InputFile>& files,
+                                                        TokenType type) {
   const fs::path path = record_path(work, index);
   if (!fs::exists(path)) return std::nullopt;
   const Json record = Json::parse(read_file(path), nullptr, false);

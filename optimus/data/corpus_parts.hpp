@@ -28,7 +28,8 @@ struct FileTokens {
 /// Where part `index` keeps its ids.
 [[nodiscard]] std::filesystem::path part_tokens_path(const std::filesystem::path& work, Index index);
 /// Remembers that a part is done. Its ids are already in place.  Errors: FileError.
-void write_part_record(const std::filesystem::path& work, Index index, const CorpusPart& part, const std::vector<InputFile>& files, const std::vector<FileTokens>& tokens);
+void write_part_record(const std::filesystem::path& work, Index index, const CorpusPart& part, const std::vector<InputFile>& files,
+                       const std::vector<FileTokens>& tokens);
 /// By file of the part; nothing if the part is not done, an input file has changed since, or its ids are not whole.
 [[nodiscard]] std::optional<std::vector<FileTokens>> read_part_record(const std::filesystem::path& work, Index index, const CorpusPart& part,
                                                                       const std::vector<InputFile>& files, TokenType type);

@@ -14,7 +14,8 @@ CorpusSamples::CorpusSamples(const std::vector<InputFile>& files, const std::vec
     const CorpusPart& part = parts[static_cast<std::size_t>(p)];
     const InputFile& first = files[static_cast<std::size_t>(part.begin)];
     const bool is_npy = part.is_in_place && first.kind == InputKind::kNpy;
-    arrays_.push_back(is_npy ? TokenArray::open_npy(first.path) : TokenArray::open_raw(part.is_in_place ? first.path : part_tokens_path(work, p), part.is_in_place ? raw_type : type));
+    arrays_.push_back(is_npy ? TokenArray::open_npy(first.path)
+                             : TokenArray::open_raw(part.is_in_place ? first.path : part_tokens_path(work, p), part.is_in_place ? raw_type : type));
     Index begin = 0;
     for (Index file = part.begin; file < part.end; ++file) {
       const Index count = tokens[static_cast<std::size_t>(file)].num_tokens;

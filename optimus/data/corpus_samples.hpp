@@ -15,15 +15,17 @@ namespace optimus {
 class CorpusSamples {
  public:
   /// `tokens` by input file.
-  CorpusSamples(const std::vector<InputFile>& files, const std::vector<CorpusPart>& parts, const std::vector<FileTokens>& tokens, const std::filesystem::path& work,
-                TokenType type, TokenType raw_type, Index sequence_length);
+  CorpusSamples(const std::vector<InputFile>& files, const std::vector<CorpusPart>& parts, const std::vector<FileTokens>& tokens,
+                const std::filesystem::path& work, TokenType type, TokenType raw_type, Index sequence_length);
   [[nodiscard]] Index size() const { return first_sample_.back(); }
   [[nodiscard]] Index num_dropped_tokens() const { return num_dropped_; }
   /// The S + 1 ids of sample `index`. May be used from many threads.
   void read(Index index, std::span<std::int32_t> ids) const;
 
  private:
-  struct Place { Index array = 0, begin = 0; };  ///< of a file's first id
+  struct Place {
+    Index array = 0, begin = 0;
+  };  ///< of a file's first id
   Index sequence_length_;
   Index num_dropped_ = 0;
   std::vector<TokenArray> arrays_;

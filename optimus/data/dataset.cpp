@@ -32,12 +32,14 @@ MappedFile map_shard(const fs::path& path) {
 /// Checks size and header against dataset.json; returns the offset of the data.
 Index check_shard(const MappedFile& file, const fs::path& path, const ShardInfo& shard, const DatasetInfo& info) {
   const auto bytes = static_cast<Index>(file.bytes().size());
-  if (bytes != shard.bytes) throw DataError(fmt::format("[dataset] {}: has {} bytes, {} says {}: cut off or of another dataset", path.string(), bytes, kDatasetFileName, shard.bytes));
+  if (bytes != shard.bytes)
+    throw DataError(fmt::format("[dataset] {}: has {} bytes, {} says {}: cut off or of another dataset", path.string(), bytes, kDatasetFileName, shard.bytes));
   const NpyHeader header = parse_npy_header(file.bytes(), path);
   const std::string dtype = fmt::format("<u{}", info.token_bytes);
   const std::vector<Index> shape{shard.num_samples, info.sequence_length + 1};
   if (header.dtype != dtype || header.shape != shape || header.is_fortran) {
-    throw DataError(fmt::format("[dataset] {}: holds {} [{}], {} says {} [{}]", path.string(), header.dtype, fmt::join(header.shape, ", "), kDatasetFileName, dtype, fmt::join(shape, ", ")));
+    throw DataError(fmt::format("[dataset] {}: holds {} [{}], {} says {} [{}]", path.string(), header.dtype, fmt::join(header.shape, ", "), kDatasetFileName,
+                                dtype, fmt::join(shape, ", ")));
   }
   if (bytes - header.data_offset != checked_mul(checked_mul(shape[0], shape[1]), info.token_bytes)) {
     throw DataError(fmt::format("[dataset] {}: its header and its size disagree", path.string()));

@@ -15,25 +15,25 @@ namespace optimus {
 
 /// A file of samples: an array [num_samples, S+1] in .npy.
 struct ShardInfo {
-  std::string file;                 ///< relative to the folder
+  std::string file;  ///< relative to the folder
   Index num_samples = 0;
-  Index bytes = 0;                  ///< of the whole file
-  std::string checksum;             ///< xxh64 of the whole file, 16 hexadecimal digits
+  Index bytes = 0;       ///< of the whole file
+  std::string checksum;  ///< xxh64 of the whole file, 16 hexadecimal digits
 };
 
 /// What dataset.json says.
 struct DatasetInfo {
-  std::string tokenizer;            ///< "bytes", the name of the copied tokenizer file, or "none"
+  std::string tokenizer;  ///< "bytes", the name of the copied tokenizer file, or "none"
   std::string tokenizer_checksum;
   Index vocab_size = 0;
-  Index token_bytes = 2;            ///< 2 (uint16) or 4 (uint32)
+  Index token_bytes = 2;  ///< 2 (uint16) or 4 (uint32)
   std::string token_type = "uint16";
-  Index sequence_length = 0;        ///< S; a sample has S + 1 ids
-  Index end_of_document = -1;       ///< id, or -1 if there is none
-  std::uint64_t seed = 0;           ///< of the stored order
+  Index sequence_length = 0;   ///< S; a sample has S + 1 ids
+  Index end_of_document = -1;  ///< id, or -1 if there is none
+  std::uint64_t seed = 0;      ///< of the stored order
   Index num_samples = 0, num_tokens = 0, num_documents = 0;
-  Index num_empty_documents = 0;    ///< left out
-  Index num_dropped_tokens = 0;     ///< at the ends of input files, where no whole sample was left
+  Index num_empty_documents = 0;                 ///< left out
+  Index num_dropped_tokens = 0;                  ///< at the ends of input files, where no whole sample was left
   std::map<std::string, std::string> made_from;  ///< inputs and options, to tell another call on the same folder
   std::vector<ShardInfo> shards;
 };

@@ -66,9 +66,11 @@ void check(const fs::path& path, const DatasetInfo& info) {
     samples = checked_add(samples, shard.num_samples);
   }
   if (samples != info.num_samples) fail(path, fmt::format("says {} samples, but its shards hold {}", info.num_samples, samples));
-  if (info.sequence_length < 1 || info.vocab_size < 1) fail(path, fmt::format("sequence length {} and vocabulary {} must be positive", info.sequence_length, info.vocab_size));
+  if (info.sequence_length < 1 || info.vocab_size < 1)
+    fail(path, fmt::format("sequence length {} and vocabulary {} must be positive", info.sequence_length, info.vocab_size));
   if (info.token_type != "uint16" && info.token_type != "uint32") fail(path, fmt::format("token type {} is neither uint16 nor uint32", info.token_type));
-  if (info.end_of_document < -1 || info.end_of_document >= info.vocab_size) fail(path, fmt::format("end of document {} is not in the vocabulary of {}", info.end_of_document, info.vocab_size));
+  if (info.end_of_document < -1 || info.end_of_document >= info.vocab_size)
+    fail(path, fmt::format("end of document {} is not in the vocabulary of {}", info.end_of_document, info.vocab_size));
 }
 
 }  // namespace

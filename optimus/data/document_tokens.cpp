@@ -54,7 +54,8 @@ void DocumentTokens::check_text(std::string_view text, Index line) const {
   if (at < 0) return;
   const std::string_view before = text.substr(0, static_cast<std::size_t>(at));
   const auto byte = static_cast<unsigned char>(text[static_cast<std::size_t>(at)]);
-  fail(line + std::count(before.begin(), before.end(), '\n'), fmt::format("not UTF-8: byte 0x{:02X} at byte {} of its line", byte, before.size() - (before.rfind('\n') + 1) + 1));
+  fail(line + std::count(before.begin(), before.end(), '\n'),
+       fmt::format("not UTF-8: byte 0x{:02X} at byte {} of its line", byte, before.size() - (before.rfind('\n') + 1) + 1));
 }
 
 void DocumentTokens::add_text(std::string_view text, Index line) {
@@ -105,7 +106,8 @@ void DocumentTokens::add_json_lines(const DocumentBatch& batch) {
     const auto bad = std::find_if(ids.begin(), ids.end(), [&](std::int32_t id) { return id < 0 || (options_.vocab_size > 0 && id >= options_.vocab_size); });
     if (bad != ids.end()) {
       const std::string value = simdjson::to_string(tokens.at(static_cast<std::size_t>(bad - ids.begin())).value());
-      fail(piece.line, options_.vocab_size > 0 ? fmt::format("id {} is not below the vocabulary's {}", value, options_.vocab_size) : fmt::format("{} is no id", value));
+      fail(piece.line,
+           options_.vocab_size > 0 ? fmt::format("id {} is not below the vocabulary's {}", value, options_.vocab_size) : fmt::format("{} is no id", value));
     }
     ++(ids.empty() ? chunk_.counts.num_empty_documents : chunk_.counts.num_documents);
     add_ids(ids);

@@ -50,7 +50,11 @@ std::size_t last_cut(std::string_view text, bool at_blank_lines) {
 
 struct DocumentReader::Impl {
   Impl(const InputFile& input, DocumentSeparator document_separator)
-      : kind(input.kind), separator(document_separator), compression(input.compression), bytes(input.bytes), stream(open_byte_stream(input.path, input.compression)) {}
+      : kind(input.kind),
+        separator(document_separator),
+        compression(input.compression),
+        bytes(input.bytes),
+        stream(open_byte_stream(input.path, input.compression)) {}
 
   [[nodiscard]] bool is_one_document() const { return kind == InputKind::kText && separator == DocumentSeparator::kNone; }
   /// Appends to `rest` until it holds `size` bytes or the file ends.

@@ -17,7 +17,10 @@ enum class DocumentSeparator { kNone, kBlankLine };
 /// JSON lines: whole lines, followed by room that a JSON parser may read. Text: documents one after another. A plain .txt file that is one
 /// document is not read at all: `is_whole_file` says to map it, so that it need not fit the memory.
 struct DocumentBatch {
-  struct Piece { std::size_t begin = 0, end = 0; Index line = 1; };  ///< bytes of `text`, and the line of the file it begins on
+  struct Piece {
+    std::size_t begin = 0, end = 0;
+    Index line = 1;
+  };  ///< bytes of `text`, and the line of the file it begins on
   std::string text;
   std::vector<Piece> pieces;
   bool is_whole_file = false;

@@ -62,7 +62,8 @@ void add_folder(const fs::path& folder, const fs::path& excluded, std::vector<In
   std::vector<fs::path> found;
   Index passed_over = 0;
   try {
-    for (auto entry = fs::recursive_directory_iterator(folder, fs::directory_options::follow_directory_symlink); entry != fs::recursive_directory_iterator(); ++entry) {
+    for (auto entry = fs::recursive_directory_iterator(folder, fs::directory_options::follow_directory_symlink); entry != fs::recursive_directory_iterator();
+         ++entry) {
       const bool is_hidden = entry->path().filename().string().starts_with('.');
       if (entry->is_directory()) {
         if (is_hidden || is_same_folder(entry->path(), excluded)) entry.disable_recursion_pending();

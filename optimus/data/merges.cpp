@@ -61,7 +61,7 @@ void MergeTable::first_tokens(std::string_view word, std::vector<std::int32_t>& 
 }
 
 std::size_t MergeTable::merge_short(std::int32_t* ids, std::size_t count) const {
-  std::array<std::uint32_t, kShortWord> rank;     // of the pair (i, i + 1)
+  std::array<std::uint32_t, kShortWord> rank;  // of the pair (i, i + 1)
   std::array<std::int32_t, kShortWord> result;
   const auto look_up = [&](std::size_t i) {
     const Entry* entry = i + 1 < count ? find(ids[i], ids[i + 1]) : nullptr;
@@ -88,7 +88,11 @@ std::size_t MergeTable::merge_short(std::int32_t* ids, std::size_t count) const 
 
 std::size_t MergeTable::merge_long(std::int32_t* ids, std::size_t count) const {
   // A doubly linked list over the places; a dead place has id -1. Queue entries go stale when a neighbour changes and are then passed over.
-  struct Candidate { std::uint32_t rank; std::size_t at; std::int32_t left, right, result; };
+  struct Candidate {
+    std::uint32_t rank;
+    std::size_t at;
+    std::int32_t left, right, result;
+  };
   const auto later = [](const Candidate& a, const Candidate& b) { return a.rank != b.rank ? a.rank > b.rank : a.at > b.at; };
   std::priority_queue<Candidate, std::vector<Candidate>, decltype(later)> queue(later);
   std::vector<std::size_t> next(count), previous(count);

@@ -13,7 +13,9 @@
 namespace optimus {
 
 /// Two neighbouring tokens and the one that replaces them. The place in the list is the rank: lower ranks merge first.
-struct Merge { std::int32_t left = 0, right = 0, result = 0; };
+struct Merge {
+  std::int32_t left = 0, right = 0, result = 0;
+};
 
 /// How single bytes begin.
 struct ByteTokens {
@@ -34,7 +36,11 @@ class MergeTable {
   void encode(std::string_view word, std::vector<std::int32_t>& ids) const;
 
  private:
-  struct Entry { std::uint64_t pair; std::uint32_t rank; std::int32_t result; };
+  struct Entry {
+    std::uint64_t pair;
+    std::uint32_t rank;
+    std::int32_t result;
+  };
 
   [[nodiscard]] const Entry* find(std::int32_t left, std::int32_t right) const;
   void first_tokens(std::string_view word, std::vector<std::int32_t>& ids) const;

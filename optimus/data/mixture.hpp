@@ -23,7 +23,9 @@ class Mixture {
   /// Weights above 0, at most 65,536 of them.
   explicit Mixture(std::span<const double> weights);
 
-  struct Turn { Index source = 0, earlier = 0; };  ///< whose turn, and how many it had before
+  struct Turn {
+    Index source = 0, earlier = 0;
+  };  ///< whose turn, and how many it had before
   [[nodiscard]] Turn turn(Index position) const;
   [[nodiscard]] std::span<const Index> shares() const { return shares_; }
   [[nodiscard]] Index period() const { return static_cast<Index>(source_.size()); }

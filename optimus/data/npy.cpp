@@ -70,7 +70,8 @@ NpyHeader parse_npy_header(std::span<const std::byte> bytes, const std::filesyst
 }
 
 std::string make_npy_header(const std::string& dtype, const std::vector<Index>& shape) {
-  const std::string dictionary = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}{}), }}", dtype, fmt::join(shape, ", "), shape.size() == 1 ? "," : "");
+  const std::string dictionary =
+      fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}{}), }}", dtype, fmt::join(shape, ", "), shape.size() == 1 ? "," : "");
   constexpr std::size_t kPrefix = 10, kAlignment = 64;
   const std::size_t total = (kPrefix + dictionary.size() + 1 + kAlignment - 1) / kAlignment * kAlignment;
   const std::size_t length = total - kPrefix;

@@ -12,10 +12,10 @@
 namespace optimus {
 
 struct NpyHeader {
-  std::string dtype;         ///< as the file spells it: "<u2", "<i8", …
+  std::string dtype;  ///< as the file spells it: "<u2", "<i8", …
   std::vector<Index> shape;
-  bool is_fortran = false;   ///< column-major
-  Index data_offset = 0;     ///< bytes before the first element
+  bool is_fortran = false;  ///< column-major
+  Index data_offset = 0;    ///< bytes before the first element
 };
 
 /// Errors: DataError naming `path` if `bytes` do not begin with a header or end inside it.

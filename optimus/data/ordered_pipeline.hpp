@@ -140,7 +140,7 @@ class OrderedPipeline {
   std::mutex mutex_;
   std::condition_variable changed_;  // one for all: tasks take milliseconds
   std::deque<std::shared_ptr<Slot>> slots_;
-  std::size_t next_to_work_ = 0;     // place in slots_
+  std::size_t next_to_work_ = 0;  // place in slots_
   bool all_produced_ = false, stopped_ = false;
 };
 

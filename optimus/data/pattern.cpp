@@ -61,9 +61,11 @@ Pattern::Pattern(const std::string& pattern) {
   pcre2_compile_context* context = pcre2_compile_context_create(nullptr);
   OPTIMUS_CHECK(context != nullptr, "PCRE2 could not allocate its compile context");
   pcre2_set_newline(context, PCRE2_NEWLINE_LF);
-  pcre2_code* code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(), PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE, &error, &offset, context);
+  pcre2_code* code =
+      pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(), PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE, &error, &offset, context);
   pcre2_compile_context_free(context);
-  if (code == nullptr) throw DataError("the regular expression cannot be compiled: " + message_of(error) + " at byte " + std::to_string(offset) + " of " + pattern);
+  if (code == nullptr)
+    throw DataError("the regular expression cannot be compiled: " + message_of(error) + " at byte " + std::to_string(offset) + " of " + pattern);
   code_ = std::make_unique<Code>(code);
   pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);  // where there is no compiler for this machine, pcre2_match interprets: the same matches, slower
 }

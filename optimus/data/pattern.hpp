@@ -32,7 +32,9 @@ class Pattern {
     struct Impl;
     std::unique_ptr<Impl> impl_;
   };
-  struct Match { std::size_t begin = 0, end = 0; };
+  struct Match {
+    std::size_t begin = 0, end = 0;
+  };
 
   /// `pattern` is in PCRE2's syntax.  Errors: DataError with PCRE2's words and the place.
   explicit Pattern(const std::string& pattern);

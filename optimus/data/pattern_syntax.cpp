@@ -67,7 +67,8 @@ class Translator {
       case 'S': return put_set(in_class ? kNotSpace : kSpace, in_class, true);
       case 'w': return put_set(kWord, in_class, false);
       case 'h': return put_set(kHexDigit, in_class, false);
-      case 'W': case 'H':
+      case 'W':
+      case 'H':
         if (in_class) refuse(std::string("\\") + c + " inside a class", at_);
         return put_set(c == 'W' ? kWord : kHexDigit, false, true);
       case 'u':
@@ -76,8 +77,21 @@ class Translator {
         out_ += '}';
         at_ += 6;
         return;
-      case 'b': case 'B': case 'G': case 'K': case 'R': case 'X': case 'k': case 'g': case 'y': case 'Y': case 'N': case 'O': case 'C': case 'M': case 'c':
-        refuse(std::string("\\") + c, at_);
+      case 'b':
+      case 'B':
+      case 'G':
+      case 'K':
+      case 'R':
+      case 'X':
+      case 'k':
+      case 'g':
+      case 'y':
+      case 'Y':
+      case 'N':
+      case 'O':
+      case 'C':
+      case 'M':
+      case 'c': refuse(std::string("\\") + c, at_);
       default:
         if (c >= '0' && c <= '9') refuse("a back reference or an octal escape", at_);
         const std::size_t end = peek(2) == '{' && (c == 'p' || c == 'P' || c == 'x') ? std::min(in_.find('}', at_), in_.size() - 1) + 1 : at_ + 2;

@@ -26,8 +26,7 @@ std::uint64_t mix(std::uint64_t x) {
 
 }  // namespace
 
-Permutation::Permutation(Index n, std::uint64_t seed, std::string_view purpose, std::string_view name)
-    : n_(n), half_bits_(half_bits_for(n)) {
+Permutation::Permutation(Index n, std::uint64_t seed, std::string_view purpose, std::string_view name) : n_(n), half_bits_(half_bits_for(n)) {
   const RandomStream stream(seed, purpose, name);
   for (int round = 0; round < kRounds; ++round) keys_[static_cast<std::size_t>(round)] = stream.bits(round);
 }

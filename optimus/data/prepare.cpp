@@ -31,7 +31,8 @@ class FolderLock {
     if (fd_ < 0) throw FileError(fmt::format("[prepare] cannot create {}: {}", path.string(), std::generic_category().message(errno)));
     if (::flock(fd_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;  // a file system without locks is no reason to stop
     ::close(fd_);
-    throw ConfigError(fmt::format("[prepare] {} is being written by another process; wait for it or give another --out", path.parent_path().parent_path().string()));
+    throw ConfigError(
+        fmt::format("[prepare] {} is being written by another process; wait for it or give another --out", path.parent_path().parent_path().string()));
   }
   FolderLock(FolderLock&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
   FolderLock& operator=(FolderLock&& other) noexcept {
@@ -121,9 +122,15 @@ class Preparation {
     });
     agree(comm_, [&] {
       tokenize_corpus(plan_.files, plan_.parts, mine, work_,
-                      {.tokenizer = plan_.tokenizer.get(), .end_of_document = plan_.end_of_document,
-                       .vocab_size = plan_.tokenizer ? plan_.tokenizer->vocab_size() : options_.vocab_size, .token_type = plan_.token_type, .raw_type = plan_.raw_type,
-                       .text_field = options_.text_field, .separator = options_.separator, .num_workers = options_.num_workers, .is_silent = !is_first()});
+                      {.tokenizer = plan_.tokenizer.get(),
+                       .end_of_document = plan_.end_of_document,
+                       .vocab_size = plan_.tokenizer ? plan_.tokenizer->vocab_size() : options_.vocab_size,
+                       .token_type = plan_.token_type,
+                       .raw_type = plan_.raw_type,
+                       .text_field = options_.text_field,
+                       .separator = options_.separator,
+                       .num_workers = options_.num_workers,
+                       .is_silent = !is_first()});
     });
   }
 
@@ -145,12 +152,15 @@ class Preparation {
     if (info.num_tokens == 0) throw DataError(fmt::format("[prepare] the corpus is empty: {} files without a token", plan_.files.size()));
     info.vocab_size = plan_.tokenizer ? plan_.tokenizer->vocab_size() : options_.vocab_size > 0 ? options_.vocab_size : largest_id + 1;
     if (plan_.end_of_document >= info.vocab_size) {
-      throw DataError(fmt::format("[prepare] --end-of-document {} is above the largest id {}; if that is right, give --vocab-size", plan_.end_of_document, largest_id));
+      throw DataError(
+          fmt::format("[prepare] --end-of-document {} is above the largest id {}; if that is right, give --vocab-size", plan_.end_of_document, largest_id));
     }
     samples_ = std::make_unique<CorpusSamples>(plan_.files, plan_.parts, tokens_, work_, plan_.token_type, plan_.raw_type, options_.sequence_length);
     if (samples_->size() == 0) {
-      throw DataError(fmt::format("[prepare] no input file has the {} ids that one sample needs ({} ids in {} files); take a smaller --sequence-length or put the documents into one .jsonl file",
-                                  options_.sequence_length + 1, info.num_tokens, plan_.files.size()));
+      throw DataError(
+          fmt::format("[prepare] no input file has the {} ids that one sample needs ({} ids in {} files); take a smaller --sequence-length or put the "
+                      "documents into one .jsonl file",
+                      options_.sequence_length + 1, info.num_tokens, plan_.files.size()));
     }
     info.tokenizer = plan_.tokenizer ? plan_.tokenizer->name() : "none";
     info.tokenizer_checksum = plan_.tokenizer ? plan_.tokenizer->checksum() : "";
@@ -175,8 +185,12 @@ class Preparation {
         if (is_mine(i) && !read_shard_record(options_.out, work_, i)) mine.push_back(i);
       }
       write_shards(*samples_, mine, options_.out, work_,
-                   {.sequence_length = options_.sequence_length, .samples_per_shard = per_shard, .token_type = token_type_for(info.vocab_size), .seed = options_.seed,
-                    .num_workers = options_.num_workers, .is_silent = !is_first()});
+                   {.sequence_length = options_.sequence_length,
+                    .samples_per_shard = per_shard,
+                    .token_type = token_type_for(info.vocab_size),
+                    .seed = options_.seed,
+                    .num_workers = options_.num_workers,
+                    .is_silent = !is_first()});
     });
     agree(comm_, [&] {
       for (Index i = 0; i < num_shards; ++i) {

@@ -13,11 +13,11 @@ namespace optimus {
 
 struct PrepareOptions {
   std::filesystem::path out;
-  std::vector<std::string> inputs;      ///< files, folders, globs, in order
-  std::string tokenizer = "bytes";      ///< "bytes", a tokenizer.json, or "none" for given ids
-  Index sequence_length = 0;            ///< S
-  std::string end_of_document;          ///< a token of the tokenizer.json, or an id with "none"; empty: the tokenizer's own
-  Index vocab_size = 0;                 ///< with "none"; 0: the largest id + 1
+  std::vector<std::string> inputs;  ///< files, folders, globs, in order
+  std::string tokenizer = "bytes";  ///< "bytes", a tokenizer.json, or "none" for given ids
+  Index sequence_length = 0;        ///< S
+  std::string end_of_document;      ///< a token of the tokenizer.json, or an id with "none"; empty: the tokenizer's own
+  Index vocab_size = 0;             ///< with "none"; 0: the largest id + 1
   std::uint64_t seed = 1;
   std::string text_field = "text";
   DocumentSeparator separator = DocumentSeparator::kNone;
@@ -39,7 +39,7 @@ struct PrepareResult {
 /// Each step's pieces are finished one by one in `out`/work, so that an interrupted call goes on where it stopped when it is made again;
 /// dataset.json comes last and `work` goes.
 ///
-/// Memory:     a few MiB a worker, or the longest document if that is more (a plain .txt file that is one document is mapped, and so are
+/// Memory:     a few MiB and one sample a worker, or the longest document if that is more (a plain .txt file that is one document is mapped, and so are
 ///             arrays), and about 200 bytes an input file. Nothing grows with the corpus. The disk holds the ids twice until the end.
 /// Collective: over `comm`; all members see the same file system.
 /// Ranks:      share out the parts of the corpus and the shards; all return the same result.

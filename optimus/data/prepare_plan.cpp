@@ -28,7 +28,8 @@ void check_options(const PrepareOptions& o) {
   require(o.bin_dtype.empty() || o.bin_dtype == "uint16" || o.bin_dtype == "uint32", fmt::format("--bin-dtype must be uint16 or uint32, not {}", o.bin_dtype));
   require(!o.inputs.empty(), "no input: name files, folders or globs");
   const std::string copied = std::filesystem::path(o.tokenizer).filename().string();
-  require(copied != "dataset.json" && copied != "shards" && copied != "work", fmt::format("a tokenizer file called {} cannot be copied into the output folder; rename it", copied));
+  require(copied != "dataset.json" && copied != "shards" && copied != "work",
+          fmt::format("a tokenizer file called {} cannot be copied into the output folder; rename it", copied));
   if (!problems.empty()) throw ConfigError(fmt::format("[prepare] {}", fmt::join(problems, "; ")));
 }
 
@@ -38,12 +39,14 @@ Index end_id(const PrepareOptions& o, const Tokenizer* tokenizer) {
     Index id = -1;
     const char* end = o.end_of_document.data() + o.end_of_document.size();
     const auto [stop, error] = std::from_chars(o.end_of_document.data(), end, id);
-    if (error != std::errc() || stop != end || id < 0 || id > INT32_MAX) throw ConfigError(fmt::format("[prepare] --end-of-document must be an id with --tokenizer none, not {}", o.end_of_document));
+    if (error != std::errc() || stop != end || id < 0 || id > INT32_MAX)
+      throw ConfigError(fmt::format("[prepare] --end-of-document must be an id with --tokenizer none, not {}", o.end_of_document));
     return id;
   }
   const std::optional<std::int32_t> id = o.end_of_document.empty() ? tokenizer->end_of_document() : tokenizer->id_of(o.end_of_document);
   if (id) return *id;
-  if (o.end_of_document.empty()) throw DataError(fmt::format("[prepare] {} has no <|endoftext|>; name the token that ends a document with --end-of-document", o.tokenizer));
+  if (o.end_of_document.empty())
+    throw DataError(fmt::format("[prepare] {} has no <|endoftext|>; name the token that ends a document with --end-of-document", o.tokenizer));
   throw DataError(fmt::format("[prepare] {} has no token {}; --end-of-document must name one of its tokens", o.tokenizer, o.end_of_document));
 }
 
@@ -63,7 +66,8 @@ PreparePlan make_prepare_plan(const PrepareOptions& o) {
   plan.end_of_document = end_id(o, plan.tokenizer.get());
   plan.files = find_input_files(o.inputs, o.out);
   const auto raw = std::find_if(plan.files.begin(), plan.files.end(), [](const InputFile& f) { return f.kind == InputKind::kRaw; });
-  if (raw != plan.files.end() && o.bin_dtype.empty()) throw ConfigError(fmt::format("[prepare] {}: say what its ids are with --bin-dtype uint16 or uint32", raw->path.string()));
+  if (raw != plan.files.end() && o.bin_dtype.empty())
+    throw ConfigError(fmt::format("[prepare] {}: say what its ids are with --bin-dtype uint16 or uint32", raw->path.string()));
   plan.raw_type = o.bin_dtype == "uint32" ? TokenType::kU32 : TokenType::kU16;
   plan.parts = plan_parts(plan.files, o.part_bytes);
   const Index vocab_size = plan.tokenizer ? plan.tokenizer->vocab_size() : o.vocab_size;
@@ -94,7 +98,8 @@ void check_same_plan(const PreparePlan& plan, const std::map<std::string, std::s
     if (before != value) differences.push_back(fmt::format("{}: {} there, {} now", key, before, value));
   }
   if (differences.empty()) return;
-  throw ConfigError(fmt::format("[prepare] {} was begun with other inputs or options ({}); give another --out or remove it", folder.string(), fmt::join(differences, "; ")));
+  throw ConfigError(
+      fmt::format("[prepare] {} was begun with other inputs or options ({}); give another --out or remove it", folder.string(), fmt::join(differences, "; ")));
 }
 
 }  // namespace optimus

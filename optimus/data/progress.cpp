@@ -30,8 +30,9 @@ void Progress::show() const {
   const double elapsed_s = std::max(since_start_.seconds(), 1e-9), fraction = static_cast<double>(done_) / static_cast<double>(std::max<Index>(total_, 1));
   const double rate = static_cast<double>(done_) / elapsed_s / unit_size_;
   const auto left_s = static_cast<Index>(fraction > 0 ? elapsed_s * (1 - fraction) / fraction : 0);
-  const std::string line = fmt::format("{} {:.0f} of {:.0f} {} ({:.0f} %), {:.1f} {}/s, {}:{:02}:{:02} left", what_, static_cast<double>(done_) / unit_size_,
-                                       static_cast<double>(total_) / unit_size_, unit_, 100 * fraction, rate, unit_, left_s / 3600, left_s / 60 % 60, left_s % 60);
+  const std::string line =
+      fmt::format("{} {:.0f} of {:.0f} {} ({:.0f} %), {:.1f} {}/s, {}:{:02}:{:02} left", what_, static_cast<double>(done_) / unit_size_,
+                  static_cast<double>(total_) / unit_size_, unit_, 100 * fraction, rate, unit_, left_s / 3600, left_s / 60 % 60, left_s % 60);
   if (is_terminal_) {
     fmt::print(stderr, "\r\x1b[K{}", line);
     std::fflush(stderr);

@@ -25,7 +25,8 @@ std::vector<SourceConfig> sources_of(const DataConfig& config) {
 std::vector<double> weights_of(const std::vector<SourceConfig>& sources) {
   std::vector<double> weights;
   for (const SourceConfig& source : sources) {
-    if (!std::isfinite(source.weight) || source.weight <= 0) throw ConfigError(fmt::format("[data] {} has the weight {}; weights are above 0", source.path, source.weight));
+    if (!std::isfinite(source.weight) || source.weight <= 0)
+      throw ConfigError(fmt::format("[data] {} has the weight {}; weights are above 0", source.path, source.weight));
     weights.push_back(source.weight);
   }
   return weights;
@@ -34,7 +35,8 @@ std::vector<double> weights_of(const std::vector<SourceConfig>& sources) {
 void check_fits(const Dataset& first, const Dataset& other) {
   const DatasetInfo &a = first.info(), &b = other.info();
   const auto fail = [&](std::string_view what, const auto& x, const auto& y) {
-    throw DataError(fmt::format("[data] {} has {} {} and {} has {}: sources of one run must agree", first.folder().string(), what, x, other.folder().string(), y));
+    throw DataError(
+        fmt::format("[data] {} has {} {} and {} has {}: sources of one run must agree", first.folder().string(), what, x, other.folder().string(), y));
   };
   if (a.vocab_size != b.vocab_size) fail("vocabulary size", a.vocab_size, b.vocab_size);
   if (a.tokenizer_checksum != b.tokenizer_checksum) fail("tokenizer", a.tokenizer + " " + a.tokenizer_checksum, b.tokenizer + " " + b.tokenizer_checksum);
@@ -61,7 +63,8 @@ Sampler::Sampler(const DataConfig& config, std::uint64_t seed) {
     const DatasetInfo& info = dataset.info();
     check_fits(datasets.front(), dataset);
     if (info.sequence_length != config.sequence_length) {
-      throw DataError(fmt::format("[data] {} was prepared with sequence length {}, data.sequence_length is {}", source.path, info.sequence_length, config.sequence_length));
+      throw DataError(
+          fmt::format("[data] {} was prepared with sequence length {}, data.sequence_length is {}", source.path, info.sequence_length, config.sequence_length));
     }
     if (info.num_samples == 0) throw DataError(fmt::format("[data] {} holds no sample", source.path));
     first_global.push_back(checked_add(first_global.back(), info.num_samples));

@@ -12,7 +12,10 @@
 namespace optimus {
 
 /// One corpus of a mixture.
-struct SourceConfig { std::string path; double weight = 1.0; };
+struct SourceConfig {
+  std::string path;
+  double weight = 1.0;
+};
 template <class Visitor> void describe(Visitor& v, SourceConfig& c) {
   v.field("path", c.path, "A prepared folder.");
   v.field("weight", c.weight, "Its share of the samples, relative to the other sources' weights.", above(0.0));
@@ -39,7 +42,11 @@ template <class Visitor> void describe(Visitor& v, DataConfig& c) {
 }
 
 /// Where a sample of the endless order lies.
-struct SampleRef { Index source = 0; Index epoch = 0; Index sample = 0; };
+struct SampleRef {
+  Index source = 0;
+  Index epoch = 0;
+  Index sample = 0;
+};
 
 /// The endless order. A value of (datasets, weights, seed): position p always gives the same sample, whatever the layout or the batch size.
 ///

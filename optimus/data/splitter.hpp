@@ -40,8 +40,14 @@ class Splitter {
   }
 
  private:
-  struct Stage { std::vector<Pattern> pattern; SplitStage options; };
-  struct Part { std::size_t begin, end; bool is_match; };
+  struct Stage {
+    std::vector<Pattern> pattern;
+    SplitStage options;
+  };
+  struct Part {
+    std::size_t begin, end;
+    bool is_match;
+  };
 
   template <class Word>
   void run_stage(std::size_t index, std::string_view text, State& state, Word& word) const {

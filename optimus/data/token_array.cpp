@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <cstring>
-#include <utility>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "optimus/base/error.hpp"
 #include "optimus/data/npy.hpp"
@@ -32,9 +32,9 @@ decltype(auto) with_type(TokenType type, F&& f) {
 [[noreturn]] void fail(const std::filesystem::path& path, const std::string& what) { throw DataError(fmt::format("[data] {}: {}", path.string(), what)); }
 
 TokenType type_of(const std::string& dtype, const std::filesystem::path& path) {
-  static constexpr std::pair<std::string_view, TokenType> kTypes[] = {
-      {"|u1", TokenType::kU8},  {"<u2", TokenType::kU16}, {"<u4", TokenType::kU32}, {"<u8", TokenType::kU64},
-      {"|i1", TokenType::kI8},  {"<i2", TokenType::kI16}, {"<i4", TokenType::kI32}, {"<i8", TokenType::kI64}};
+  static constexpr std::pair<std::string_view, TokenType> kTypes[] = {{"|u1", TokenType::kU8},  {"<u2", TokenType::kU16}, {"<u4", TokenType::kU32},
+                                                                      {"<u8", TokenType::kU64}, {"|i1", TokenType::kI8},  {"<i2", TokenType::kI16},
+                                                                      {"<i4", TokenType::kI32}, {"<i8", TokenType::kI64}};
   for (const auto& [name, type] : kTypes) {
     if (name == dtype) return type;
   }

@@ -140,7 +140,8 @@ class PartWriter {
 Index bytes_of(const std::vector<InputFile>& files, const std::vector<CorpusPart>& parts, const std::vector<Index>& todo) {
   Index bytes = 0;
   for (const Index part : todo) {
-    for (Index file = parts[static_cast<std::size_t>(part)].begin; file < parts[static_cast<std::size_t>(part)].end; ++file) bytes += files[static_cast<std::size_t>(file)].bytes;
+    for (Index file = parts[static_cast<std::size_t>(part)].begin; file < parts[static_cast<std::size_t>(part)].end; ++file)
+      bytes += files[static_cast<std::size_t>(file)].bytes;
   }
   return bytes;
 }
@@ -155,23 +156,22 @@ void tokenize_corpus(const std::vector<InputFile>& files, const std::vector<Corp
   constexpr double kMegabyte = 1e6;
   Progress progress("[prepare] ids of", bytes_of(files, parts, todo), "MB", kMegabyte, options.is_silent);
   OrderedPipeline<CorpusTask, TokenChunk> pipeline(options.num_workers);
-  pipeline.run(
-      [&](CorpusTask& task) { return source.next(task); },
-      [&](CorpusTask& task, const DocumentTokens::Emit& emit) {
-        if (task.ends_part) return;
-        DocumentTokens tokens(files[static_cast<std::size_t>(task.file)], options, emit);
-        if (task.array) {
-          tokens.add_array(*task.array, task.begin, task.end, !parts[static_cast<std::size_t>(task.part)].is_in_place);
-        } else {
-          tokens.add_batch(task.batch);
-        }
-        tokens.finish();
-      },
-      [&](const CorpusTask& task, TokenChunk chunk) { writer.add(task, chunk); },
-      [&](const CorpusTask& task) {
-        progress.add(task.input_bytes);
-        if (task.ends_part) writer.finish(task.part);
-      });
+  pipeline.run([&](CorpusTask& task) { return source.next(task); },
+               [&](CorpusTask& task, const DocumentTokens::Emit& emit) {
+                 if (task.ends_part) return;
+                 DocumentTokens tokens(files[static_cast<std::size_t>(task.file)], options, emit);
+                 if (task.array) {
+                   tokens.add_array(*task.array, task.begin, task.end, !parts[static_cast<std::size_t>(task.part)].is_in_place);
+                 } else {
+                   tokens.add_batch(task.batch);
+                 }
+                 tokens.finish();
+               },
+               [&](const CorpusTask& task, TokenChunk chunk) { writer.add(task, chunk); },
+               [&](const CorpusTask& task) {
+                 progress.add(task.input_bytes);
+                 if (task.ends_part) writer.finish(task.part);
+               });
 }
 
 }  // namespace optimus

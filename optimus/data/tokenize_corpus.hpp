@@ -20,7 +20,7 @@ struct TokenizeOptions {
   std::string text_field = "text";
   DocumentSeparator separator = DocumentSeparator::kNone;
   Index num_workers = 1;
-  bool is_silent = false;                ///< no progress line
+  bool is_silent = false;  ///< no progress line
 };
 
 /// Makes ids and records of the parts `todo` (indices, ascending) in the folder `work`.
@@ -29,7 +29,7 @@ struct TokenizeOptions {
 /// Memory:   2 * workers + 2 batches of documents (1 MiB each, or the longest document) and about 4 MiB of ids for each; plain .txt files and arrays are mapped.
 /// Errors:   DataError naming file and line for text that is not UTF-8, broken JSON, a missing field, an id outside the vocabulary, damaged
 ///           compressed data; the first in corpus order. FileError for a full disk. Parts that were finished before stay.
-void tokenize_corpus(const std::vector<InputFile>& files, const std::vector<CorpusPart>& parts, const std::vector<Index>& todo, const std::filesystem::path& work,
-                     const TokenizeOptions& options);
+void tokenize_corpus(const std::vector<InputFile>& files, const std::vector<CorpusPart>& parts, const std::vector<Index>& todo,
+                     const std::filesystem::path& work, const TokenizeOptions& options);
 
 }  // namespace optimus

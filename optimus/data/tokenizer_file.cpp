@@ -86,7 +86,8 @@ std::pair<std::string_view, std::string_view> merge_parts(const JsonNode& merge)
   if (merge.is_string()) {
     const std::string_view text = merge.text();
     const std::size_t space = text.find(' ');
-    if (space == std::string_view::npos || text.find(' ', space + 1) != std::string_view::npos) merge.fail("must be two tokens with a space between, not " + JsonNode::quoted(text));
+    if (space == std::string_view::npos || text.find(' ', space + 1) != std::string_view::npos)
+      merge.fail("must be two tokens with a space between, not " + JsonNode::quoted(text));
     return {text.substr(0, space), text.substr(space + 1)};
   }
   std::vector<std::string_view> parts;
@@ -101,7 +102,9 @@ void read_merges(const JsonNode& node, const Vocabulary& vocabulary, TokenizerFi
     const auto [left, right] = merge_parts(merge);
     const std::string joined = std::string(left) + std::string(right);
     for (const std::string_view token : {left, right, std::string_view(joined)}) {
-      if (vocabulary.find(token) < 0) merge.fail(fmt::format("{} of the merge of {} and {} is not in the vocabulary", JsonNode::quoted(token), JsonNode::quoted(left), JsonNode::quoted(right)));
+      if (vocabulary.find(token) < 0)
+        merge.fail(
+            fmt::format("{} of the merge of {} and {} is not in the vocabulary", JsonNode::quoted(token), JsonNode::quoted(left), JsonNode::quoted(right)));
     }
     file.merges.push_back({vocabulary.find(left), vocabulary.find(right), vocabulary.find(joined)});
   });
@@ -122,7 +125,8 @@ void read_bytes(const JsonNode& model, const Vocabulary& vocabulary, TokenizerFi
     if (id < 0) unknown.fail(JsonNode::quoted(unknown.text()) + " is not in the vocabulary");
     file.bytes.unknown = id;
   } else if (missing > 0) {
-    log_warning("[tokenizer] {}: {} of the bytes of UTF-8 text have no token and no unknown token stands in for them: they will be left out", file.name, missing);
+    log_warning("[tokenizer] {}: {} of the bytes of UTF-8 text have no token and no unknown token stands in for them: they will be left out", file.name,
+                missing);
   }
   file.bytes.fuse_unknown = model.flag("fuse_unk", false);
 }
@@ -137,12 +141,14 @@ void warn_about_ignored(const JsonNode& root, const TokenizerFile& file) {
 
 TokenizerFile read_tokenizer_file(const std::filesystem::path& path) {
   const std::string name = path.string();
-  if (!std::filesystem::is_regular_file(path)) throw DataError("[tokenizer] " + name + ": no such file; --tokenizer takes bytes or the path of a tokenizer.json");
+  if (!std::filesystem::is_regular_file(path))
+    throw DataError("[tokenizer] " + name + ": no such file; --tokenizer takes bytes or the path of a tokenizer.json");
   const std::string text = read_file(path);
   simdjson::dom::parser parser;
   simdjson::dom::element document;
   if (const auto error = parser.parse(text).get(document)) {
-    throw DataError("[tokenizer] " + name + ": is not JSON: " + simdjson::error_message(error) + (text.empty() ? " (the file is empty)" : " (truncated or damaged?)"));
+    throw DataError("[tokenizer] " + name + ": is not JSON: " + simdjson::error_message(error) +
+                    (text.empty() ? " (the file is empty)" : " (truncated or damaged?)"));
   }
   TokenizerFile file;
   file.name = path.filename().string();

@@ -13,15 +13,15 @@
 namespace optimus {
 
 struct TokenizerFile {
-  std::string name;                         ///< of the file, without its folder
-  std::string checksum;                     ///< xxh64 of its bytes
-  std::vector<std::string> tokens;          ///< by id, as the file spells them
+  std::string name;                 ///< of the file, without its folder
+  std::string checksum;             ///< xxh64 of its bytes
+  std::vector<std::string> tokens;  ///< by id, as the file spells them
   std::vector<AddedToken> added_tokens;
   std::vector<NormalizationForm> normalization;
   std::vector<SplitStage> stages;
   std::vector<Merge> merges;
   ByteTokens bytes;
-  bool ignore_merges = false;               ///< a word that is a token as a whole is taken as that
+  bool ignore_merges = false;  ///< a word that is a token as a whole is taken as that
 };
 
 /// Reads `path`.

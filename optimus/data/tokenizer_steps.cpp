@@ -90,7 +90,10 @@ void check_decoder(const JsonNode& node) {
   if (node.at("type").text() == "Sequence") {
     bool all = true;
     std::size_t steps = 0;
-    node.at("decoders").each([&](const JsonNode& step) { all = all && is_byte_level(step); ++steps; });
+    node.at("decoders").each([&](const JsonNode& step) {
+      all = all && is_byte_level(step);
+      ++steps;
+    });
     if (all && steps == 1) return;
   } else if (is_byte_level(node)) {
     return;

@@ -6,10 +6,16 @@ namespace optimus {
 namespace {
 
 /// What begins at `offset`: its length, and whether it is a whole character or the longest ill-formed part.
-struct Sequence { Index bytes = 1; bool is_well_formed = false; };
+struct Sequence {
+  Index bytes = 1;
+  bool is_well_formed = false;
+};
 
 /// Bounds of the second byte after `lead` (table 3-7 of the Unicode standard); length 0 if `lead` cannot begin a character.
-struct Lead { Index bytes = 0; unsigned char low = 0x80, high = 0xBF; };
+struct Lead {
+  Index bytes = 0;
+  unsigned char low = 0x80, high = 0xBF;
+};
 
 Lead lead_of(unsigned char c) {
   if (c < 0x80) return {1, 0, 0};

@@ -16,7 +16,10 @@ namespace optimus {
 [[nodiscard]] std::string replace_ill_formed(std::string_view bytes);
 
 /// One code point of well-formed text and the bytes it takes.
-struct CodePoint { char32_t value = 0; Index bytes = 0; };
+struct CodePoint {
+  char32_t value = 0;
+  Index bytes = 0;
+};
 /// The code point that begins at `offset` of well-formed text.
 [[nodiscard]] CodePoint code_point_at(std::string_view text, Index offset);
 /// The code point that ends before `offset` (> 0) of well-formed text.

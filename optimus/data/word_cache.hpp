@@ -21,9 +21,9 @@ class WordCache {
 
  private:
   struct Entry {
-    std::uint32_t tag = 0;        ///< upper half of the hash; 0 with word_bytes 0: an empty place
+    std::uint32_t tag = 0;  ///< upper half of the hash; 0 with word_bytes 0: an empty place
     std::uint32_t word_begin = 0;
-    std::uint32_t ids = 0;        ///< the id itself where there is one, else where the ids begin
+    std::uint32_t ids = 0;  ///< the id itself where there is one, else where the ids begin
     std::uint16_t word_bytes = 0, num_ids = 0;
   };
   static constexpr std::size_t kPlaces = std::size_t{1} << 17;

@@ -60,7 +60,8 @@ std::span<const std::byte> narrow_ids(std::span<const std::int32_t> ids, TokenTy
   return out;
 }
 
-void write_shard(const CorpusSamples& samples, const Permutation& permutation, Index shard, const fs::path& folder, const fs::path& work, const ShardOptions& options) {
+void write_shard(const CorpusSamples& samples, const Permutation& permutation, Index shard, const fs::path& folder, const fs::path& work,
+                 const ShardOptions& options) {
   const Index begin = shard * options.samples_per_shard, end = std::min(samples.size(), begin + options.samples_per_shard);
   const Index width = options.sequence_length + 1;
   ShardFile file(folder / shard_name(shard));
@@ -81,7 +82,9 @@ void write_shard(const CorpusSamples& samples, const Permutation& permutation, I
 void write_shards(const CorpusSamples& samples, const std::vector<Index>& todo, const fs::path& folder, const fs::path& work, const ShardOptions& options) {
   const Permutation permutation(samples.size(), options.seed, "shuffle");
   Progress progress("[prepare] shard", static_cast<Index>(todo.size()), "shards", 1, options.is_silent);
-  struct Task { Index shard = 0; };
+  struct Task {
+    Index shard = 0;
+  };
   struct Nothing {};
   std::size_t next = 0;
   OrderedPipeline<Task, Nothing> pipeline(std::min(options.num_workers, std::max<Index>(static_cast<Index>(todo.size()), 1)));

@@ -49,7 +49,9 @@ TEST_F(Datasets, AreNamedWhereTheyAreMissingOrForeign) {
   expect_contains(message_of<DataError>([] { Dataset dataset("/nowhere"); }), {"/nowhere", "no such folder"});
   fs::remove(out_ / "dataset.json");
   expect_contains(failure(), {out_.string(), "no dataset.json", "optimus prepare"});
-  for (const char* text : {"", "{\"version\": 1", "[]", "\x7F" "ELF"}) {
+  for (const char* text : {"", "{\"version\": 1", "[]",
+                           "\x7F"
+                           "ELF"}) {
     folder_.write("out/dataset.json", text);
     expect_contains(failure(), {"dataset.json", "not a JSON object"});
   }

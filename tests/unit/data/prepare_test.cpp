@@ -70,7 +70,8 @@ TEST_F(Prepare, SplitsTextAtBlankLinesOnRequest) {
 
 TEST_F(Prepare, ReadsCompressedFilesOfSeveralMembers) {
   const std::string one = "{\"text\": \"ab\"}\n", two = "{\"text\": \"cd\"}\n";
-  for (const auto& [name, bytes] : {std::pair{"a.jsonl.gz", gzip(one) + gzip(two)}, std::pair{"a.jsonl.zst", zstd(one) + zstd(two)}, std::pair{"a.jsonl", one + two}}) {
+  for (const auto& [name, bytes] :
+       {std::pair{"a.jsonl.gz", gzip(one) + gzip(two)}, std::pair{"a.jsonl.zst", zstd(one) + zstd(two)}, std::pair{"a.jsonl", one + two}}) {
     run_prepare(options({folder_.write(name, bytes)}, 5));
     EXPECT_EQ(only_sample(), bytes_with_end({"ab", "cd"})) << name;
     start_again();
@@ -100,7 +101,8 @@ TEST_F(Prepare, TakesGivenIdsAsTheyAre) {
 TEST_F(Prepare, ReadsLargeArraysWhereTheyLie) {
   std::vector<std::uint16_t> ids(1000);
   for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<std::uint16_t>(i);
-  auto o = ids_options({folder_.write("a.bin", raw(ids)), folder_.write("b.npy", npy("<u2", {1000}, raw(ids))), folder_.write("c.jsonl", "{\"tokens\": [7, 7, 7, 7, 7]}")});
+  auto o = ids_options(
+      {folder_.write("a.bin", raw(ids)), folder_.write("b.npy", npy("<u2", {1000}, raw(ids))), folder_.write("c.jsonl", "{\"tokens\": [7, 7, 7, 7, 7]}")});
   o.bin_dtype = "uint16";
   const DatasetInfo copied = run_prepare(o);
   const auto files = files_of(out_);
@@ -113,7 +115,8 @@ TEST_F(Prepare, ReadsLargeArraysWhereTheyLie) {
 }
 
 TEST_F(Prepare, CountsDocumentsTokensAndWhatIsDropped) {
-  const auto info = run_prepare(options({folder_.write("a.jsonl", "{\"text\": \"abcdefg\"}\n\n{\"text\": \"\"}\n{\"text\": \"h\"}\n"), folder_.write("b.txt", "xy"), folder_.write("c.txt", "")}));
+  const auto info = run_prepare(options({folder_.write("a.jsonl", "{\"text\": \"abcdefg\"}\n\n{\"text\": \"\"}\n{\"text\": \"h\"}\n"),
+                                         folder_.write("b.txt", "xy"), folder_.write("c.txt", "")}));
   EXPECT_EQ(info.num_documents, 3);
   EXPECT_EQ(info.num_empty_documents, 2);
   EXPECT_EQ(info.num_tokens, 8 + 2 + 3);
@@ -172,10 +175,12 @@ TEST_F(Prepare, FindsFilesOfFoldersAndGlobsInOrder) {
 TEST_F(Prepare, GivesTheSameBytesForAnyNumberOfWorkersAndParts) {
   std::string lines, text;
   for (int i = 0; i < 4000; ++i) {
-    lines += nlohmann::json{{"text", fmt::format("Document {} says: {}\n", i, std::string(static_cast<std::size_t>(i * 7919 % 331), 'a' + i % 26))}}.dump() + "\n";
+    lines +=
+        nlohmann::json{{"text", fmt::format("Document {} says: {}\n", i, std::string(static_cast<std::size_t>(i * 7919 % 331), 'a' + i % 26))}}.dump() + "\n";
     text += fmt::format("line {}\n{}", i, i % 5 == 0 ? "\n" : "");
   }
-  auto o = options({folder_.write("a.jsonl", lines), folder_.write("b.txt", text), folder_.write("c.jsonl.gz", gzip(lines)), folder_.write("d.txt.zst", zstd(text))}, 64);
+  auto o = options(
+      {folder_.write("a.jsonl", lines), folder_.write("b.txt", text), folder_.write("c.jsonl.gz", gzip(lines)), folder_.write("d.txt.zst", zstd(text))}, 64);
   o.separator = DocumentSeparator::kBlankLine;
   o.tokenizer = fixture("small_2k.json");
   o.shard_tokens = 40000;
@@ -215,7 +220,9 @@ TEST_F(Prepare, NamesFileAndLineOfTextThatIsNotUtf8) {
   start_again();
   expect_contains(failure(options({folder_.write("a.jsonl", "{\"text\": \"ok\"}\n{\"text\": \"b\xC3\"}\n")})), {"a.jsonl:2", "not UTF-8"});
   start_again();
-  auto o = options({folder_.write("b.txt", "one\n\n\ntwo\nthr\xE9" "e\n")});
+  auto o = options({folder_.write("b.txt",
+                                  "one\n\n\ntwo\nthr\xE9"
+                                  "e\n")});
   o.separator = DocumentSeparator::kBlankLine;
   expect_contains(failure(o), {"b.txt:5", "0xE9"});
 }

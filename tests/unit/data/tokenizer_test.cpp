@@ -44,7 +44,9 @@ TEST(Utf8, FindsTheFirstIllFormedByte) {
 
 TEST(Utf8, ReplacesEachMaximalSubpartOnce) {
   const std::string r = "\xEF\xBF\xBD";
-  EXPECT_EQ(replace_ill_formed("a\xF0\x9F\x98" "b"), "a" + r + "b");
+  EXPECT_EQ(replace_ill_formed("a\xF0\x9F\x98"
+                               "b"),
+            "a" + r + "b");
   EXPECT_EQ(replace_ill_formed("\xE2\x82\xE2\x82\xAC"), r + "\xE2\x82\xAC");
   EXPECT_EQ(replace_ill_formed("\xED\xA0\x80"), r + r + r);
   EXPECT_EQ(replace_ill_formed("\xC0\xAF"), r + r);
@@ -137,8 +139,9 @@ TEST_F(TokenizerFiles, SplitByEveryBehavior) {
   const auto with = [](const std::string& behavior, bool invert) {
     json file = small_tokenizer({{"a", "-"}, {"-", "b"}, {"-", "-"}});
     file["pre_tokenizer"] = {{"type", "Sequence"},
-                             {"pretokenizers", {{{"type", "Split"}, {"pattern", {{"String", "-"}}}, {"behavior", behavior}, {"invert", invert}},
-                                                {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}}}}};
+                             {"pretokenizers",
+                              {{{"type", "Split"}, {"pattern", {{"String", "-"}}}, {"behavior", behavior}, {"invert", invert}},
+                               {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}}}}};
     return file;
   };
   EXPECT_EQ(ids(with("Removed", false), "a--b"), (Ids{'a', 'b'}));
@@ -152,8 +155,10 @@ TEST_F(TokenizerFiles, SplitByEveryBehavior) {
 TEST_F(TokenizerFiles, SplitDigits) {
   json file = small_tokenizer({{"1", "2"}, {"a", "1"}});
   const auto with = [&](bool individual) {
-    file["pre_tokenizer"] = {{"type", "Sequence"},
-                             {"pretokenizers", {{{"type", "Digits"}, {"individual_digits", individual}}, {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}}}}};
+    file["pre_tokenizer"] = {
+        {"type", "Sequence"},
+        {"pretokenizers",
+         {{{"type", "Digits"}, {"individual_digits", individual}}, {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}}}}};
     return file;
   };
   EXPECT_EQ(ids(with(true), "a12"), (Ids{'a', '1', '2'}));
@@ -206,7 +211,9 @@ TEST_F(TokenizerFiles, NameTheFileAndWhatIsWrong) {
   expect_contains(message_of<DataError>([] { static_cast<void>(make_tokenizer("/nowhere/t.json")); }), {"/nowhere/t.json", "no such file"});
   expect_contains(failure(std::string()), {"broken.json", "empty"});
   expect_contains(failure(small_tokenizer().dump().substr(0, 700)), {"broken.json", "not JSON"});
-  expect_contains(failure(std::string("\x7F" "ELF garbage")), {"broken.json", "not JSON"});
+  expect_contains(failure(std::string("\x7F"
+                                      "ELF garbage")),
+                  {"broken.json", "not JSON"});
   expect_contains(failure(json::array({1, 2})), {"broken.json", "object"});
   expect_contains(failure(json{{"a", 1}}), {"broken.json", "model"});
 
@@ -253,8 +260,9 @@ TEST_F(TokenizerFiles, NameTheStepThatIsNotSupported) {
   expect_contains(failure(with("/model/end_of_word_suffix", "</w>")), {"model.end_of_word_suffix"});
   expect_contains(failure(with("/model/unk_token", "<unk>")), {"model.unk_token", "<unk>"});
   const auto split = [&](const std::string& pattern) {
-    return with("/pre_tokenizer", {{"type", "Sequence"},
-                                   {"pretokenizers", {{{"type", "Split"}, {"pattern", {{"Regex", pattern}}}, {"behavior", "Isolated"}}, {{"type", "ByteLevel"}}}}});
+    return with(
+        "/pre_tokenizer",
+        {{"type", "Sequence"}, {"pretokenizers", {{{"type", "Split"}, {"pattern", {{"Regex", pattern}}}, {"behavior", "Isolated"}}, {{"type", "ByteLevel"}}}}});
   };
   expect_contains(failure(split("a(")), {"pre_tokenizer.pretokenizers[0].pattern", "compiled"});
   expect_contains(failure(split("\\bword")), {"\\b"});
