@@ -33,10 +33,11 @@ constexpr const char* kExamples =
     "  mpirun -n 2 optimus eval --model runs/7b --tokenizer tokenizer.json --requests sciq.jsonl.gz --per-request scores.jsonl --json\n"
     "  optimus eval --model runs/quickstart --tokenizer bytes --text book.txt";
 
-void write_per_request(const fs::path& path, const std::vector<LikelihoodRequest>& requests, const std::vector<EncodedRequest>& encoded, const std::vector<RequestScore>& scores) {
+void write_per_request(const fs::path& path, const std::vector<LikelihoodRequest>& requests, const std::vector<EncodedRequest>& encoded,
+                       const std::vector<RequestScore>& scores) {
   AtomicFile file(path);
   for (std::size_t i = 0; i < requests.size(); ++i) {
-    const Json line = {{"task_name", requests[i].task_name}, {"doc_id", requests[i].doc_id},        {"idx", requests[i].choice},
+    const Json line = {{"task_name", requests[i].task_name}, {"doc_id", requests[i].doc_id},     {"idx", requests[i].choice},
                        {"logprob", scores[i].logprob},       {"is_greedy", scores[i].is_greedy}, {"continuation_tokens", encoded[i].continuation_tokens}};
     file.write(line.dump() + "\n");
   }
@@ -81,7 +82,8 @@ ExitCode score_requests(const EvalArguments& a, Communicator& world) {
       std::vector<LikelihoodRequest> more = read_requests(path);
       requests.insert(requests.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
     }
-    for (const LikelihoodRequest& request : requests) encoded.push_back(encode_request(*loaded.tokenizer, request, loaded.model.config.max_position_embeddings));
+    for (const LikelihoodRequest& request : requests)
+      encoded.push_back(encode_request(*loaded.tokenizer, request, loaded.model.config.max_position_embeddings));
   });
   const std::vector<RequestScore> scores = score_requests(world, *loaded.backend, loaded.model, encoded);
   if (world.rank() == 0) {
@@ -100,11 +102,15 @@ ExitCode score_texts(const EvalArguments& a, Communicator& world) {
   const TextScore score = score_texts(world, *loaded.backend, loaded.model, *loaded.tokenizer, texts);
   if (world.rank() == 0) {
     if (a.is_json) {
-      const Json result = {{"documents", score.documents}, {"bytes", score.bytes}, {"tokens", score.tokens}, {"bits_per_byte", score.bits_per_byte()}, {"perplexity", score.perplexity()}};
+      const Json result = {{"documents", score.documents},
+                           {"bytes", score.bytes},
+                           {"tokens", score.tokens},
+                           {"bits_per_byte", score.bits_per_byte()},
+                           {"perplexity", score.perplexity()}};
       fmt::print("{}\n", result.dump());
     } else {
-      fmt::print("documents      {}\nbytes          {}\ntokens         {}\nbits_per_byte  {:.4f}\nperplexity     {:.4f}\n", score.documents, score.bytes, score.tokens, score.bits_per_byte(),
-                 score.perplexity());
+      fmt::print("documents      {}\nbytes          {}\ntokens         {}\nbits_per_byte  {:.4f}\nperplexity     {:.4f}\n", score.documents, score.bytes,
+                 score.tokens, score.bits_per_byte(), score.perplexity());
     }
   }
   return ExitCode::kDone;
@@ -126,7 +132,9 @@ void add_eval_command(CLI::App& app, Action& action) {
   command->add_flag("--json", a->is_json, "Print one JSON object");
   command->callback([&action, a] {
     if (a->requests.empty() == a->texts.empty()) throw CLI::RequiredError("--requests or --text");
-    action = [a] { return run_on_ranks([a](const Ranks& ranks) { return a->texts.empty() ? score_requests(*a, ranks.world) : score_texts(*a, ranks.world); }); };
+    action = [a] {
+      return run_on_ranks([a](const Ranks& ranks) { return a->texts.empty() ? score_requests(*a, ranks.world) : score_texts(*a, ranks.world); });
+    };
   });
 }
 

@@ -27,7 +27,8 @@ ExitCode write_text(const GenerateArguments& a, Communicator& world) {
   const auto tokenizer = make_tokenizer(a.tokenizer);
   const LoadedModel model = load_model(world, *backend, a.model, a.dtype == "bf16" ? DType::kBF16 : DType::kF32);
   if (tokenizer->vocab_size() > model.config.vocab_size) {
-    throw DataError(fmt::format("[generate] {} has {} ids, the model only {}: it was trained with another tokenizer", a.tokenizer, tokenizer->vocab_size(), model.config.vocab_size));
+    throw DataError(fmt::format("[generate] {} has {} ids, the model only {}: it was trained with another tokenizer", a.tokenizer, tokenizer->vocab_size(),
+                                model.config.vocab_size));
   }
   std::vector<std::int32_t> prompt;
   tokenizer->encode(a.prompt, prompt);
@@ -52,16 +53,16 @@ void add_generate_command(CLI::App& app, Action& action) {
   command->add_option("--model", a->model, "Hugging Face folder, checkpoint or run folder")->required()->type_name("DIR");
   command->add_option("--tokenizer", a->tokenizer, "bytes or a Hugging Face tokenizer.json")->required()->type_name("bytes|FILE");
   command->add_option("--prompt", a->prompt, "Text to continue; empty: the start of a document")->type_name("TEXT");
-  command->add_option("--max-new-tokens", a->sampling.max_new_tokens, "Stop after so many, if the document has not ended before")->check(CLI::PositiveNumber)->capture_default_str();
+  command->add_option("--max-new-tokens", a->sampling.max_new_tokens, "Stop after so many, if the document has not ended before")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
   command->add_option("--temperature", a->sampling.temperature, "0: always the most likely token")->check(CLI::NonNegativeNumber)->capture_default_str();
   command->add_option("--top-k", a->sampling.top_k, "Only the k most likely tokens; 0: all")->check(CLI::NonNegativeNumber)->capture_default_str();
   command->add_option("--top-p", a->sampling.top_p, "Only the fewest tokens whose probabilities reach p")->check(CLI::Range(0.0, 1.0))->capture_default_str();
   command->add_option("--seed", a->sampling.seed, "The same seed draws the same text")->capture_default_str();
   command->add_option("--dtype", a->dtype, "Element type to compute in")->check(CLI::IsMember({"fp32", "bf16"}))->capture_default_str();
   command->add_flag("--echo", a->echo, "Print the prompt before the new text");
-  command->callback([&action, a] {
-    action = [a] { return run_on_ranks([a](const Ranks& ranks) { return write_text(*a, ranks.world); }); };
-  });
+  command->callback([&action, a] { action = [a] { return run_on_ranks([a](const Ranks& ranks) { return write_text(*a, ranks.world); }); }; });
 }
 
 }  // namespace optimus

@@ -22,7 +22,8 @@ ExitCode show(const LossArguments& a) {
   if (losses.empty()) throw DataError(fmt::format("[loss] {}/metrics.jsonl has no step yet", a.run_dir));
   fmt::print("{}", draw_curve(losses, a.columns, a.rows));
   fmt::print("loss at step {:.0f}: {:.4f} nats a token\n", losses.back().x, losses.back().y);
-  if (!a.dataset.empty()) fmt::print("unigram entropy of the corpus: {:.4f} nats a token, the best loss without any context\n", unigram_entropy(Dataset(a.dataset)));
+  if (!a.dataset.empty())
+    fmt::print("unigram entropy of the corpus: {:.4f} nats a token, the best loss without any context\n", unigram_entropy(Dataset(a.dataset)));
   return ExitCode::kDone;
 }
 

@@ -14,7 +14,9 @@ namespace {
 /// Logits after the last id, by running the whole sequence.
 class Rerunner {
  public:
-  Rerunner(const TransformerOptions& options, Backend& backend, std::span<const View> weights) : transformer_(options, backend) { transformer_.bind(weights, {}); }
+  Rerunner(const TransformerOptions& options, Backend& backend, std::span<const View> weights) : transformer_(options, backend) {
+    transformer_.bind(weights, {});
+  }
 
   std::span<const float> append(std::span<const std::int32_t> ids) {
     sequence_.insert(sequence_.end(), ids.begin(), ids.end());
@@ -39,7 +41,8 @@ class Rerunner {
 };
 
 template <class Source>
-std::vector<std::int32_t> extend(Source& source, std::span<const std::int32_t> prompt, std::optional<std::int32_t> end_of_document, const SamplingOptions& options, Index limit) {
+std::vector<std::int32_t> extend(Source& source, std::span<const std::int32_t> prompt, std::optional<std::int32_t> end_of_document,
+                                 const SamplingOptions& options, Index limit) {
   const RandomStream random(options.seed, "generate");
   std::vector<std::int32_t> generated;
   std::span<const float> logits = source.append(prompt);
@@ -83,13 +86,15 @@ std::int32_t sample_token(std::span<const float> logits, const SamplingOptions& 
   return order[size - 1];
 }
 
-std::vector<std::int32_t> generate(Backend& backend, const LoadedModel& model, std::span<const std::int32_t> prompt, std::optional<std::int32_t> end_of_document,
-                                   const SamplingOptions& options, bool use_cache) {
+std::vector<std::int32_t> generate(Backend& backend, const LoadedModel& model, std::span<const std::int32_t> prompt,
+                                   std::optional<std::int32_t> end_of_document, const SamplingOptions& options, bool use_cache) {
   const auto prompt_length = static_cast<Index>(prompt.size());
   const Index positions = model.config.max_position_embeddings;
-  if (prompt_length == 0 || prompt_length > positions) throw DataError("[generate] the prompt has " + std::to_string(prompt_length) + " tokens, the model takes 1 to " + std::to_string(positions));
+  if (prompt_length == 0 || prompt_length > positions)
+    throw DataError("[generate] the prompt has " + std::to_string(prompt_length) + " tokens, the model takes 1 to " + std::to_string(positions));
   const Index limit = std::min(options.max_new_tokens, positions - prompt_length + 1);
-  const TransformerOptions shape{.model = model.config, .weights = model.dtype, .micro_batch = 1, .sequence_length = prompt_length + std::max<Index>(limit - 1, 0)};
+  const TransformerOptions shape{
+      .model = model.config, .weights = model.dtype, .micro_batch = 1, .sequence_length = prompt_length + std::max<Index>(limit - 1, 0)};
   if (!use_cache) {
     Rerunner source(shape, backend, model.weights);
     return extend(source, prompt, end_of_document, options, limit);

@@ -14,7 +14,7 @@ std::vector<EncodedRequest> sliding_windows(std::span<const std::int32_t> ids, I
   std::vector<EncodedRequest> windows;
   const auto count = static_cast<Index>(ids.size());
   const Index stride = std::max<Index>(1, max_positions / 2);
-  Index scored_end = 1;   // the first id is only context
+  Index scored_end = 1;  // the first id is only context
   while (scored_end < count) {
     const bool is_first = windows.empty();
     const Index end = std::min(count, is_first ? max_positions + 1 : scored_end + stride);

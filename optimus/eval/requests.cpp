@@ -26,7 +26,8 @@ std::size_t trimmed_length(std::string_view text) {
     while (begin > 0 && (static_cast<unsigned char>(text[begin]) & 0xC0U) == 0x80U) --begin;
     const auto lead = static_cast<unsigned char>(text[begin]);
     char32_t c = lead;
-    if (lead >= 0xE0U) c = lead & 0x0FU; else if (lead >= 0xC0U) c = lead & 0x1FU;
+    if (lead >= 0xE0U) c = lead & 0x0FU;
+    else if (lead >= 0xC0U) c = lead & 0x1FU;
     for (std::size_t i = begin + 1; i < end; ++i) c = (c << 6U) | (static_cast<unsigned char>(text[i]) & 0x3FU);
     if (!is_python_space(c)) break;
     end = begin;
@@ -37,7 +38,8 @@ std::size_t trimmed_length(std::string_view text) {
 LikelihoodRequest parse_request(const std::string& line, const std::string& origin) {
   try {
     const auto json = nlohmann::json::parse(line);
-    if (json.at("request_type").get<std::string>() != "loglikelihood") throw DataError(fmt::format("[eval] {}: request_type is {}, only loglikelihood is known", origin, json.at("request_type").dump()));
+    if (json.at("request_type").get<std::string>() != "loglikelihood")
+      throw DataError(fmt::format("[eval] {}: request_type is {}, only loglikelihood is known", origin, json.at("request_type").dump()));
     const auto& request = json.at("request");
     return {.task_name = json.at("task_name").get<std::string>(),
             .doc_id = json.at("doc_id").get<Index>(),
@@ -55,7 +57,9 @@ LikelihoodRequest parse_request(const std::string& line, const std::string& orig
 
 std::vector<LikelihoodRequest> read_requests(const std::filesystem::path& path) {
   std::vector<LikelihoodRequest> requests;
-  const auto stream = open_byte_stream(path, path.extension() == ".gz" ? Compression::kGzip : path.extension() == ".zst" ? Compression::kZstd : Compression::kNone);
+  const auto stream = open_byte_stream(path, path.extension() == ".gz"    ? Compression::kGzip
+                                             : path.extension() == ".zst" ? Compression::kZstd
+                                                                          : Compression::kNone);
   Index line_number = 0;
   for_each_line(*stream, [&](const std::string& line) {
     ++line_number;
@@ -85,7 +89,8 @@ EncodedRequest encode_request(const Tokenizer& tokenizer, const LikelihoodReques
   result.continuation_tokens = static_cast<Index>(continuation.size());
   if (continuation.empty()) throw DataError(fmt::format("[eval] {}: the continuation adds no token: nothing to score", request.origin));
   if (result.continuation_tokens > max_positions) {
-    throw DataError(fmt::format("[eval] {}: the continuation has {} tokens, the model {} positions", request.origin, result.continuation_tokens, max_positions));
+    throw DataError(
+        fmt::format("[eval] {}: the continuation has {} tokens, the model {} positions", request.origin, result.continuation_tokens, max_positions));
   }
   result.ids.insert(result.ids.end(), continuation.begin(), continuation.end());
   const Index surplus = static_cast<Index>(result.ids.size()) - (max_positions + 1);

@@ -11,32 +11,37 @@
 namespace optimus {
 namespace {
 
-constexpr Index kLengthStep = 64;      // lengths are padded to multiples of this, so that few shapes occur
+constexpr Index kLengthStep = 64;  // lengths are padded to multiples of this, so that few shapes occur
 constexpr Index kTokensPerBatch = 2048;
 
 /// Requests of one forward pass.
 struct ScoringBatch {
-  Index length = 0;                // of every sequence, padded
+  Index length = 0;  // of every sequence, padded
   std::vector<Index> requests;
 };
 
 std::vector<ScoringBatch> make_batches(std::span<const EncodedRequest> requests, Index max_positions) {
   std::vector<Index> order(requests.size());
   std::iota(order.begin(), order.end(), Index{0});
-  std::stable_sort(order.begin(), order.end(), [&](Index a, Index b) { return requests[static_cast<std::size_t>(a)].ids.size() > requests[static_cast<std::size_t>(b)].ids.size(); });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](Index a, Index b) { return requests[static_cast<std::size_t>(a)].ids.size() > requests[static_cast<std::size_t>(b)].ids.size(); });
   std::vector<ScoringBatch> batches;
   for (const Index index : order) {
     const auto inputs = static_cast<Index>(requests[static_cast<std::size_t>(index)].ids.size()) - 1;
     const Index length = std::min(round_up(inputs, kLengthStep), max_positions);
     const Index capacity = std::max<Index>(1, kTokensPerBatch / length);
-    if (batches.empty() || batches.back().length != length || static_cast<Index>(batches.back().requests.size()) == capacity) batches.push_back({.length = length, .requests = {}});
+    if (batches.empty() || batches.back().length != length || static_cast<Index>(batches.back().requests.size()) == capacity)
+      batches.push_back({.length = length, .requests = {}});
     batches.back().requests.push_back(index);
   }
   return batches;
 }
 
 /// Log-probability of `id` and whether it is the argmax, of one row of f32 logits.
-struct TokenScore { double logprob; bool is_greedy; };
+struct TokenScore {
+  double logprob;
+  bool is_greedy;
+};
 TokenScore score_token(std::span<const float> logits, std::int32_t id) {
   const auto largest = std::max_element(logits.begin(), logits.end());
   double sum = 0;

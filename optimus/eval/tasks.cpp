@@ -21,7 +21,10 @@ struct Pick {
   }
 };
 
-struct Document { Pick plain, normalised; Index label = 0; };
+struct Document {
+  Pick plain, normalised;
+  Index label = 0;
+};
 
 }  // namespace
 
