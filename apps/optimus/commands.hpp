@@ -22,6 +22,7 @@ void add_checkpoint_command(CLI::App& app, Action& action);
 void add_convert_command(CLI::App& app, Action& action);
 void add_eval_command(CLI::App& app, Action& action);
 void add_generate_command(CLI::App& app, Action& action);
+void add_loss_command(CLI::App& app, Action& action);
 void add_bench_command(CLI::App& app, Action& action);
 void add_version_command(CLI::App& app, Action& action);
 void add_config_docs_command(CLI::App& app, Action& action);

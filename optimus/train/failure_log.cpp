@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "optimus/base/error.hpp"
+#include "optimus/base/log.hpp"
 #include "optimus/train/line_file.hpp"
 
 namespace optimus {
@@ -20,6 +21,14 @@ void append_failure(const std::filesystem::path& run_dir, const FailureRecord& r
                                        {"kind", record.kind},
                                        {"message", record.message}};
   LineFile(run_dir / "failures.jsonl").append(line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+}
+
+void try_append_failure(const std::filesystem::path& run_dir, const FailureRecord& record) noexcept {
+  try {
+    append_failure(run_dir, record);
+  } catch (const std::exception& error) {
+    log_error("{}", error.what());
+  }
 }
 
 std::string failure_kind(const std::exception& error) {

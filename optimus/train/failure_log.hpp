@@ -17,6 +17,8 @@ struct FailureRecord {
 
 /// Appends a line with the time. Any rank may; a line is one write.  Errors: FileError.
 void append_failure(const std::filesystem::path& run_dir, const FailureRecord& record);
+/// The same on the way out with an error of its own: what cannot be written (the disk may be what failed) is said in the log, and no more.
+void try_append_failure(const std::filesystem::path& run_dir, const FailureRecord& record) noexcept;
 
 /// "lost" for a peer that is gone, "nan" or "inf" for a number, else "error".
 [[nodiscard]] std::string failure_kind(const std::exception& error);

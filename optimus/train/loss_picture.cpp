@@ -62,12 +62,22 @@ std::string draw_curve(std::span<const CurvePoint> points, Index columns, Index 
   }
   if (columns < 1 || rows < 1 || x_extent.low > x_extent.high) return "";
 
-  std::vector<Extent> by_column(static_cast<std::size_t>(2 * columns));
+  const Index width = 2 * columns;
+  std::vector<Extent> by_column(static_cast<std::size_t>(width));
+  const CurvePoint* before = nullptr;
   for (const CurvePoint& p : points) {
-    if (std::isfinite(p.x) && std::isfinite(p.y)) by_column[static_cast<std::size_t>(x_extent.cell(p.x, 2 * columns))].include(p.y);
+    if (!std::isfinite(p.x) || !std::isfinite(p.y)) continue;
+    const Index column = x_extent.cell(p.x, width), from = before != nullptr ? x_extent.cell(before->x, width) : column;
+    by_column[static_cast<std::size_t>(column)].include(p.y);
+    // Columns between two points lie on the straight line from one to the other.
+    for (Index between = from + 1; between < column; ++between) {
+      const double fraction = static_cast<double>(between - from) / static_cast<double>(column - from);
+      by_column[static_cast<std::size_t>(between)].include(before->y + fraction * (p.y - before->y));
+    }
+    before = &p;
   }
   Dots dots(columns, rows);
-  for (Index x = 0; x < 2 * columns; ++x) {
+  for (Index x = 0; x < width; ++x) {
     const Extent& e = by_column[static_cast<std::size_t>(x)];
     if (e.low > e.high) continue;
     for (Index y = y_extent.cell(e.low, 4 * rows); y <= y_extent.cell(e.high, 4 * rows); ++y) dots.set(x, 4 * rows - 1 - y);

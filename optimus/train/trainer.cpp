@@ -112,11 +112,7 @@ struct Trainer::Impl {
   void report_hang(const std::string& doing) {
     const std::string message = fmt::format("no progress for {} s: rank {} on {}, {}", config.fault_tolerance.watchdog_s, world.rank(), host_name(), doing);
     log_error("[watchdog] {}", message);
-    try {
-      append_failure(config.run.dir, {.step = position.step + 1, .rank = world.rank(), .host = host_name(), .kind = "hang", .message = message});
-    } catch (const FileError& error) {
-      log_error("{}", error.what());
-    }
+    try_append_failure(config.run.dir, {.step = position.step + 1, .rank = world.rank(), .host = host_name(), .kind = "hang", .message = message});
     std::_Exit(static_cast<int>(ExitCode::kLostRank));
   }
 
@@ -260,7 +256,7 @@ ExitCode Trainer::run() {
   } catch (const std::exception& error) {
     const bool is_recorded = dynamic_cast<const NumericError*>(&error) != nullptr;  // by the rank that had it
     if (impl_->is_first() && !is_recorded) {
-      append_failure(
+      try_append_failure(
           impl_->config.run.dir,
           {.step = impl_->position.step + 1, .rank = impl_->world.rank(), .host = host_name(), .kind = failure_kind(error), .message = error.what()});
     }

@@ -23,20 +23,38 @@ TEST(FullDisk, EndsTheRunAndLeavesTheEarlierCheckpointWhole) {
   const auto config = write_toy_config(folder, data);
   const auto run = folder / "run";
   std::filesystem::create_directories(run);
-  // A checkpoint takes half a megabyte: one fits, a second does not. The mount ends with the shell, so results are copied out of it.
+  // A checkpoint takes half a megabyte, and one more has to be free: the first fits, a second does not. The mount ends with the shell, so results are copied out of it.
   const std::string train = optimus_command({"pretrain", config.string(), "--set", "checkpoint.interval=2", "--set", "checkpoint.async=false"});
   const std::string verify = optimus_command({"checkpoint", "verify", (run / "checkpoints/slot-0").string()});
-  std::ofstream(folder / "script") << "mount -t tmpfs -o size=800k none '" << run.string() << "' || exit 77\ncd '" << folder.string() << "'\n"
+  std::ofstream(folder / "script") << "mount -t tmpfs -o size=1900k none '" << run.string() << "' || exit 77\ncd '" << folder.string() << "'\n"
                                    << train << " 2>err; code=$?\n"
                                    << verify << " >verified 2>&1 || exit 78\ncp run/metrics.jsonl .\nls run/checkpoints >left\nexit $code\n";
   const std::string space = ::geteuid() == 0 ? "unshare --mount" : "unshare --user --map-root-user --mount";
   const int status = std::system(("OMP_NUM_THREADS=1 " + space + " sh '" + (folder / "script").string() + "'").c_str());
   ASSERT_TRUE(WIFEXITED(status));
   EXPECT_EQ(WEXITSTATUS(status), 1) << text_of(folder / "err") << text_of(folder / "verified");
-  EXPECT_NE(text_of(folder / "err").find("No space left on device"), std::string::npos) << text_of(folder / "err");
+  EXPECT_NE(text_of(folder / "err").find("make room"), std::string::npos) << text_of(folder / "err");
   EXPECT_EQ(text_of(folder / "left"), "latest\nslot-0\n") << "no part of the checkpoint that failed";
   const auto lines = read_metrics(folder);
   EXPECT_EQ(lines.size(), 6U) << "steps go on while only checkpoints fail";
+}
+
+TEST(FullDisk, EndsTheRunWhenEvenALineOfMetricsDoesNotFit) {
+  const auto folder = fresh_folder();
+  const auto data = prepare_ids(folder, some_ids(16 * 30 + 1, 61), 16);
+  const auto config = write_toy_config(folder, data);
+  const auto run = folder / "run";
+  std::filesystem::create_directories(run);
+  const std::string train =
+      optimus_command({"pretrain", config.string(), "--set", "run.steps=100000", "--set", "log.interval=100000", "--set", "log.tensorboard=false"});
+  std::ofstream(folder / "script") << "mount -t tmpfs -o size=64k none '" << run.string() << "' || exit 77\ncd '" << folder.string() << "'\n"
+                                   << train << " 2>err; code=$?\ncp run/metrics.jsonl .\nexit $code\n";
+  const std::string space = ::geteuid() == 0 ? "unshare --mount" : "unshare --user --map-root-user --mount";
+  const int status = std::system(("OMP_NUM_THREADS=1 " + space + " sh '" + (folder / "script").string() + "'").c_str());
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 1) << text_of(folder / "err");
+  EXPECT_NE(text_of(folder / "err").find("metrics.jsonl: No space left on device"), std::string::npos) << text_of(folder / "err");
+  EXPECT_GT(text_of(folder / "metrics.jsonl").size(), 20000U);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@ namespace optimus::test {
 namespace {
 
 class BadInput : public Pretrain {};
+class Benchmark : public Pretrain {};
 
 TEST_F(BadInput, ConfigurationProblemsAreAllNamedWithTheirPlace) {
   std::ofstream(config_, std::ios::app) << "intervall = 5\n";
@@ -80,6 +81,16 @@ TEST(DryRunCommand, ReadsEveryExampleConfiguration) {
     const auto result = run_optimus({"pretrain", entry.path().string(), "--dry-run", "--world", is_small ? "2" : "96"});
     EXPECT_EQ(result.code, 0) << entry.path() << result.err;
   }
+}
+
+TEST_F(Benchmark, ReportsAStepOfAnyConfiguration) {
+  const auto result = run_optimus({"bench", "step", "--config", config_.string(), "--json"});
+  ASSERT_EQ(result.code, 0) << result.err;
+  const auto json = nlohmann::json::parse(result.out);
+  for (const char* key : {"tokens", "step_s", "tokens_per_s", "gflops", "peak_gflops", "fraction_of_peak", "phases"}) EXPECT_TRUE(json.contains(key)) << key;
+  EXPECT_EQ(json["tokens"], 128);
+  for (const char* phase : {"forward_backward", "reduce", "update"}) EXPECT_GT(json["phases"][phase]["seconds"], 0) << phase;
+  EXPECT_EQ(run_optimus({"bench", "step", "--config", "no-such-benchmark"}).code, 2);
 }
 
 TEST(Version, IsPrinted) {

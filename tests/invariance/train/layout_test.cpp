@@ -13,7 +13,7 @@ struct Layout {
 
 /// Three SGD steps, which show gradients at their true scale.
 std::filesystem::path train(const std::filesystem::path& folder, const std::filesystem::path& data, const Layout& layout,
-                            const std::vector<std::string>& settings) {
+                            const std::vector<std::string>& settings, const std::string& prefix = "") {
   std::filesystem::create_directories(folder);
   const auto run = folder / ("run-" + std::to_string(layout.ranks) + "-" + std::to_string(layout.micro_batch));
   std::vector<std::string> args = {"pretrain", write_toy_config(folder, data).string()};
@@ -24,7 +24,7 @@ std::filesystem::path train(const std::filesystem::path& folder, const std::file
                                   "batch.global_batch=16",       "batch.micro_batch=" + std::to_string(layout.micro_batch)};
   all.insert(all.end(), settings.begin(), settings.end());
   for (const std::string& setting : all) args.insert(args.end(), {"--set", setting});
-  const auto result = run_optimus(args, layout.ranks > 1 ? layout.ranks : 0);
+  const auto result = run_optimus(args, layout.ranks > 1 ? layout.ranks : 0, prefix);
   EXPECT_EQ(result.code, 0) << result.err;
   return run;
 }
@@ -34,7 +34,9 @@ void expect_equal_runs(const std::filesystem::path& actual, const std::filesyste
   ASSERT_EQ(a.size(), e.size());
   for (std::size_t i = 0; i < a.size(); ++i) {
     EXPECT_NEAR(a[i]["lm_loss"].get<double>(), e[i]["lm_loss"].get<double>(), 1e-5) << "step " << i + 1;
-    if (with_aux) EXPECT_NEAR(a[i]["aux_loss"].get<double>(), e[i]["aux_loss"].get<double>(), 1e-5) << "step " << i + 1;
+    if (with_aux) {
+      EXPECT_NEAR(a[i]["aux_loss"].get<double>(), e[i]["aux_loss"].get<double>(), 1e-5) << "step " << i + 1;
+    }
     for (const char* key : {"sample_ids_hash", "first_sample", "tokens", "epoch"}) EXPECT_EQ(a[i][key], e[i][key]) << key;
   }
   for (const char* file : {"debug/gradients-step-1.safetensors", "debug/gradients-step-3.safetensors"})
@@ -79,6 +81,22 @@ TEST(Layout, OptimizerShardingDoesNotMatter) {
     const auto run = train(folder / sharding, data, {2, 4}, {std::string("parallel.optimizer_sharding=") + sharding, "parallel.overlap=false"});
     expect_equal_runs(run, expected, true);
     EXPECT_EQ(consolidated(run), weights) << sharding;
+  }
+}
+
+TEST(Layout, ThreadsAndRecomputationGiveTheSameBytes) {
+  const auto folder = fresh_folder();
+  const auto data = prepare_ids(folder, some_ids(16 * 30 + 1, 61), 16);
+  for (const std::string weights : {"bf16", "fp32"}) {
+    const auto one = train(folder / (weights + "-one"), data, {1, 4}, {"precision.weights=" + weights});
+    const std::string metrics = metrics_without_times(one), state = consolidated(one);
+    const auto recomputed =
+        train(folder / (weights + "-recomputed"), data, {1, 4}, {"precision.weights=" + weights, "recompute={norm=true, attention=true, moe=true}"});
+    EXPECT_EQ(metrics_without_times(recomputed), metrics) << weights;
+    EXPECT_EQ(consolidated(recomputed), state) << weights;
+    const auto two = train(folder / (weights + "-two"), data, {1, 4}, {"precision.weights=" + weights}, "OMP_NUM_THREADS=2");
+    EXPECT_EQ(metrics_without_times(two), metrics) << weights;
+    EXPECT_EQ(consolidated(two), state) << weights;
   }
 }
 

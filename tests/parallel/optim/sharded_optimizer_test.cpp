@@ -115,7 +115,9 @@ TEST(ShardedOptimizer, ChangesNothingWhenAGradientIsNotFinite) {
       if (is_culprit) f.optimizer.gradients()[2].as<float>()[11] = bad;
       const auto found = f.optimizer.find_nonfinite_gradient();
       EXPECT_EQ(found ? found->name : "-", is_culprit ? "experts.{}.up" : "-");
-      if (found) EXPECT_EQ(found->is_nan, std::isnan(bad));
+      if (found) {
+        EXPECT_EQ(found->is_nan, std::isnan(bad));
+      }
       f.optimizer.reduce_gradients();
       const UpdateResult result = f.optimizer.update(0.01, true);
       EXPECT_FALSE(result.is_finite);

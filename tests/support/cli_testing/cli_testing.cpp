@@ -30,7 +30,7 @@ std::string text_of(const std::filesystem::path& path) {
 std::string optimus_command(const std::vector<std::string>& args, int ranks) {
   std::string command = ranks > 0 ? std::string(OPTIMUS_MPIEXEC) + " -n " + std::to_string(ranks) + " " : "";
   command += OPTIMUS_PROGRAM;
-  for (const std::string& arg : args) command += " " + quoted(arg);
+  for (const std::string& arg : args) command.append(" ").append(quoted(arg));
   return command;
 }
 
