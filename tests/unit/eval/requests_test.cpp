@@ -64,7 +64,8 @@ TEST_F(Requests, WhatCannotBeScoredNamesItsLine) {
 
 TEST_F(Requests, ABrokenLineIsNamed) {
   const fs::path path = folder_ / "r.jsonl";
-  const std::string good = R"({"request_type": "loglikelihood", "request": {"context": "a", "continuation": "b"}, "idx": 0, "task_name": "t", "doc_id": 0, "label": 0})";
+  const std::string good =
+      R"({"request_type": "loglikelihood", "request": {"context": "a", "continuation": "b"}, "idx": 0, "task_name": "t", "doc_id": 0, "label": 0})";
   write_file_atomically(path, good + "\n" + good.substr(0, 40) + "\n");
   try {
     (void)read_requests(path);

@@ -8,7 +8,7 @@
 namespace optimus {
 namespace {
 
-const std::vector<float> kLogits = {0.0F, std::log(6.0F), std::log(3.0F), 0.0F};   // probabilities 1/11, 6/11, 3/11, 1/11
+const std::vector<float> kLogits = {0.0F, std::log(6.0F), std::log(3.0F), 0.0F};  // probabilities 1/11, 6/11, 3/11, 1/11
 
 TEST(Sampling, TemperatureZeroTakesTheLowestOfTheBest) {
   const std::vector<float> logits = {1.0F, 5.0F, 5.0F};
