@@ -5,10 +5,11 @@
 include(GoogleTest)
 
 # Fresh memory is poisoned in every test: a result that depends on it fails here, not on a user's machine. Set for all of ctest, because
-# gtest_discover_tests keeps only the first of several variables.
+# gtest_discover_tests keeps only the first of several variables. Two tests run at a time: threads that wait give their core away.
 file(WRITE "${CMAKE_BINARY_DIR}/test_environment.cmake" [[
 set(ENV{MALLOC_PERTURB_} 165)
 set(ENV{OMP_NUM_THREADS} 2)
+set(ENV{OMP_WAIT_POLICY} passive)
 set(ENV{ASAN_OPTIONS} "allocator_may_return_null=1")
 ]])
 set_property(DIRECTORY "${PROJECT_SOURCE_DIR}" APPEND PROPERTY TEST_INCLUDE_FILES "${CMAKE_BINARY_DIR}/test_environment.cmake")
@@ -48,7 +49,7 @@ function(optimus_test name)
     endforeach()
   else()
     target_link_libraries(${target} PRIVATE GTest::gtest_main)
-    gtest_discover_tests(${target} TEST_PREFIX "${name}." DISCOVERY_MODE PRE_TEST
+    gtest_discover_tests(${target} TEST_PREFIX "${name}." DISCOVERY_MODE PRE_TEST NO_PRETTY_VALUES
       PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS ${category})
   endif()
 endfunction()
