@@ -25,6 +25,23 @@ std::string text_of(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
+/// All files of this process, gone when it ends: several builds may run the same test at the same time.
+struct Root {
+  std::filesystem::path path = std::filesystem::temp_directory_path() / ("optimus_test_" + std::to_string(::getpid()));
+  Root() = default;
+  Root(const Root&) = delete;
+  Root& operator=(const Root&) = delete;
+  ~Root() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path, ignored);
+  }
+};
+
+const std::filesystem::path& root() {
+  static const Root root;
+  return root.path;
+}
+
 }  // namespace
 
 std::string optimus_command(const std::vector<std::string>& args, int ranks) {
@@ -35,8 +52,8 @@ std::string optimus_command(const std::vector<std::string>& args, int ranks) {
 }
 
 ProgramResult run_optimus(const std::vector<std::string>& args, int ranks, const std::string& prefix) {
-  const auto stem = std::filesystem::temp_directory_path() / ("optimus_cli_" + std::to_string(::getpid()));
-  const std::string out = stem.string() + ".out", err = stem.string() + ".err";
+  std::filesystem::create_directories(root());
+  const std::string out = (root() / "out").string(), err = (root() / "err").string();
   // One thread: tests run beside each other.
   const std::string command = "OMP_NUM_THREADS=1 " + prefix + " " + optimus_command(args, ranks) + " >" + out + " 2>" + err + " </dev/null";
   const int status = std::system(command.c_str());
@@ -50,7 +67,7 @@ std::filesystem::path fresh_folder(const std::string& name) {
   const auto* info = testing::UnitTest::GetInstance()->current_test_info();
   std::string test = std::string(info->test_suite_name()) + "." + info->name();
   for (char& c : test) c = c == '/' ? '_' : c;
-  const auto folder = std::filesystem::temp_directory_path() / ("optimus_" + test) / name;
+  const auto folder = root() / test / name;
   std::filesystem::remove_all(folder);
   std::filesystem::create_directories(folder);
   return folder;

@@ -1,4 +1,5 @@
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <filesystem>
@@ -18,7 +19,7 @@ namespace optimus {
 namespace {
 
 std::filesystem::path scratch(const std::string& name) {
-  const auto path = std::filesystem::temp_directory_path() / ("optimus_records_" + name);
+  const auto path = std::filesystem::temp_directory_path() / ("optimus_records_" + std::to_string(::getpid()) + "_" + name);
   std::filesystem::remove_all(path);
   return path;
 }

@@ -70,6 +70,8 @@ TEST(RunConfig, RefusesWhatItCannotRunYetButPlansIt) {
 
 TEST(RunConfig, RefusesContradictions) {
   EXPECT_HAS(problems_of({"run.tokens=10", "run.steps=3"}), "run.tokens");
+  EXPECT_HAS(problems_of({"precision.weights=fp32", "precision.gradients=bf16"}), "precision.gradients");
+  EXPECT_EQ(problems_of({"precision.weights=bf16", "precision.gradients=bf16"}), "");
   EXPECT_HAS(problems_of({"data.path=\"\""}), "data.path");
   EXPECT_HAS(problems_of({"data.sources=[{path=\"a\"}]"}), "data.sources");
   EXPECT_HAS(problems_of({"data.validation_interval=5"}), "data.validation");

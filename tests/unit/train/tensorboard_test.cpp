@@ -1,6 +1,7 @@
 #include "optimus/train/tensorboard.hpp"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -59,7 +60,7 @@ TEST(TensorBoard, FramesRecordsWithMaskedChecksums) {
 }
 
 TEST(TensorBoard, StartsANewFileThatSupersedesLaterStepsOfOlderOnes) {
-  const auto folder = std::filesystem::temp_directory_path() / "optimus_tensorboard_test";
+  const auto folder = std::filesystem::temp_directory_path() / ("optimus_tensorboard_test_" + std::to_string(::getpid()));
   std::filesystem::remove_all(folder);
   std::filesystem::create_directories(folder);
   EventFile file(folder, 7);
