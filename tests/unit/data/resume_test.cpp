@@ -46,7 +46,8 @@ class PrepareResume : public testing::Test {
 TEST_F(PrepareResume, SurvivesBeingKilledAtAnyTime) {
   const auto expected = uninterrupted();
   int killed = 0, finished_alive = 0;
-  // A little later each time, so that every stage is hit; the work already done is kept or not.
+  // A little later each time, so that every stage is hit, and the end too on a slow or busy machine; the work already done is kept or not.
+  double delay_us = 100;
   for (int attempt = 0; finished_alive < 2 && attempt < 400; ++attempt) {
     const fs::path out = folder_.path() / "killed";
     if (attempt % 3 == 0) fs::remove_all(out);
@@ -55,7 +56,8 @@ TEST_F(PrepareResume, SurvivesBeingKilledAtAnyTime) {
       run_prepare(options(out));
       _exit(0);
     }
-    usleep(static_cast<useconds_t>(100 * (attempt + 1)));
+    usleep(static_cast<useconds_t>(delay_us));
+    delay_us *= 1.04;
     kill(child, SIGKILL);
     int status = 0;
     waitpid(child, &status, 0);
