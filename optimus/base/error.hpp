@@ -24,9 +24,13 @@ class Error : public std::runtime_error {
  public:
   explicit Error(const std::string& message, ExitCode code = ExitCode::kFailure) : std::runtime_error(message), code_(code) {}
   [[nodiscard]] ExitCode code() const noexcept { return code_; }
+  /// The rank that failed, where ranks agreed on an error that not all of them had; -1 if that is not known.
+  [[nodiscard]] int rank() const noexcept { return rank_; }
+  void set_rank(int rank) noexcept { rank_ = rank; }
 
  private:
   ExitCode code_;
+  int rank_ = -1;
 };
 
 /// A key, value or combination in the configuration or on the command line.

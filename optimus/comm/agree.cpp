@@ -119,7 +119,12 @@ void throw_if_any_failed(Communicator& comm, const Failure& mine) {
   comm.broadcast(view_of(kind_and_code), first[0]);
   Failure failure{true, narrow<int>(kind_and_code[0]), narrow<int>(kind_and_code[1]), broadcast_text(comm, mine.message, first[0])};
   if (comm.size() > 1) failure.message = fmt::format("rank {}: {}", first[0], failure.message);
-  throw_failure(failure);
+  try {
+    throw_failure(failure);
+  } catch (Error& error) {
+    error.set_rank(narrow<int>(first[0]));
+    throw;
+  }
 }
 
 }  // namespace detail

@@ -25,7 +25,7 @@ template <class Visitor> void describe(Visitor& v, OptimizerConfig& c) {
   v.field("lr", c.lr, "Largest learning rate.", at_least(0.0));
   v.field("lr_min", c.lr_min, "Learning rate at the start of the warm-up and at the end of the decay.", at_least(0.0));
   v.field("betas", c.betas, "Decay rates of AdamW's two moments, below 1.", between(0.0, 1.0));
-  v.field("eps", c.eps, "Added to the root of the second moment.", at_least(0.0));
+  v.field("eps", c.eps, "Added to the root of the second moment; with 0, weights without any gradient stay.", at_least(0.0));
   v.field("weight_decay", c.weight_decay, "Decoupled decay, on every parameter.", at_least(0.0));
   v.field("clip_norm", c.clip_norm, "Largest global gradient norm; 0: no clipping.", at_least(0.0));
   v.field("clip_during_warmup", c.clip_during_warmup, "Clip in the warm-up steps too.");

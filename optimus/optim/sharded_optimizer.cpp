@@ -1,5 +1,6 @@
 #include "optimus/optim/sharded_optimizer.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -10,6 +11,9 @@
 
 namespace optimus {
 namespace {
+
+/// Below the root of every second moment that fp32 holds: with eps 0 a weight whose gradients were all 0 stays, instead of becoming 0/0.
+constexpr double kSmallestEps = 1e-23;
 
 BucketFormat bucket_format(const ShardedOptimizer::Options& options) {
   return {.weights = parse_precision(options.precision.weights),
@@ -93,9 +97,31 @@ struct ShardedOptimizer::Impl {
   void step_bucket(BucketStorage& b, double lr, double scale) {
     const OptimizerConfig& o = options.optimizer;
     if (o.name == "sgd") return ops::sgd_update(backend, lr, o.weight_decay, scale, b.gradient_shard, b.master_shard, b.weight_shard);
-    const AdamWStep step{
-        .lr = lr, .beta1 = o.betas[0], .beta2 = o.betas[1], .eps = o.eps, .weight_decay = o.weight_decay, .step = adam_step, .gradient_scale = scale};
+    const AdamWStep step{.lr = lr,
+                         .beta1 = o.betas[0],
+                         .beta2 = o.betas[1],
+                         .eps = std::max(o.eps, kSmallestEps),
+                         .weight_decay = o.weight_decay,
+                         .step = adam_step,
+                         .gradient_scale = scale};
     ops::adamw_update(backend, step, b.gradient_shard, b.master_shard, b.exp_avg_shard, b.exp_avg_sq_shard, b.weight_shard);
+  }
+
+  std::optional<NonFinite> nonfinite_in(const BucketEntry& entry, ConstView values) const {
+    const double sum = ops::sum_squares(backend, values);
+    if (std::isfinite(sum)) return std::nullopt;
+    return NonFinite{.name = specs[static_cast<std::size_t>(entry.spec)].name, .is_nan = std::isnan(sum)};
+  }
+
+  /// Whole buckets first: looking into single parameters is for the one that has something to find.
+  template <class All, class Part> std::optional<NonFinite> find_nonfinite(All all, Part part) const {
+    for (const BucketStorage& b : buckets) {
+      if (std::isfinite(ops::sum_squares(backend, b.*all))) continue;
+      for (const BucketEntry& entry : b.bucket.entries) {
+        if (auto found = nonfinite_in(entry, (b.*part)(entry))) return found;
+      }
+    }
+    return std::nullopt;
   }
 
   void append_states(const BucketStorage& b, std::vector<Chunk>& chunks) const {
@@ -143,11 +169,19 @@ void ShardedOptimizer::zero_gradients() {
 }
 
 std::optional<ShardedOptimizer::NonFinite> ShardedOptimizer::find_nonfinite_gradient() const {
+  return impl_->find_nonfinite(&BucketStorage::gradients, &BucketStorage::gradient_of);
+}
+
+std::optional<ShardedOptimizer::NonFinite> ShardedOptimizer::find_nonfinite_weight() const {
+  return impl_->find_nonfinite(&BucketStorage::weights, &BucketStorage::weight_of);
+}
+
+std::optional<ShardedOptimizer::NonFinite> ShardedOptimizer::find_nonfinite_master() const {
   for (const BucketStorage& b : impl_->buckets) {
-    if (std::isfinite(ops::sum_squares(impl_->backend, b.gradients))) continue;
     for (const BucketEntry& entry : b.bucket.entries) {
-      const double sum = ops::sum_squares(impl_->backend, b.gradient_of(entry));
-      if (!std::isfinite(sum)) return NonFinite{.name = impl_->specs[static_cast<std::size_t>(entry.spec)].name, .is_nan = std::isnan(sum)};
+      const ShardRange range = shard_range(b.bucket, entry);
+      if (range.count == 0) continue;
+      if (auto found = impl_->nonfinite_in(entry, b.master_shard.rows(range.shard_offset, range.shard_offset + range.count))) return found;
     }
   }
   return std::nullopt;

@@ -64,6 +64,10 @@ class ShardedOptimizer {
     bool is_nan = true;
   };
   [[nodiscard]] std::optional<NonFinite> find_nonfinite_gradient() const;
+  /// The same of the weights it computed with.
+  [[nodiscard]] std::optional<NonFinite> find_nonfinite_weight() const;
+  /// The same of the fp32 values that this rank's part of the weights is made of.
+  [[nodiscard]] std::optional<NonFinite> find_nonfinite_master() const;
   /// Sums gradients over the replica groups. After it each rank holds the reduced gradients of its shards.
   void reduce_gradients();
   /// Norm, clipping, update, gathering of weights; once after each reduce_gradients(). `lr`: of this step; `may_clip`: false during the warm-up.

@@ -79,6 +79,13 @@ void check_supported(const RunConfig& c, Problems& problems) {
   if (p.pipeline_schedule == "zero_bubble") problems.add("parallel.pipeline_schedule", "zero_bubble is not supported yet; use 1f1b");
 }
 
+/// Gradients are sums of products in the type of the weights: fp32 ones are never rounded on the way.
+void check_precision(const RunConfig& c, Problems& problems) {
+  if (c.precision.weights == "fp32" && c.precision.gradients != "fp32")
+    problems.add("precision.gradients", fmt::format("{} gradients of fp32 weights are not computed; set it to fp32, or precision.weights to {}",
+                                                    c.precision.gradients, c.precision.gradients));
+}
+
 void check_signals(const RunConfig& c, Problems& problems) {
   for (const std::string& name : c.fault_tolerance.save_on_signal) {
     if (!parse_signal(name))
@@ -106,6 +113,7 @@ RunConfig load(ConfigSource source, const RunWorld& world) {
     check_steps(c, s, problems);
     check_data(c, world.must_run && world.needs_data, problems);
     if (world.must_run) check_supported(c, problems);
+    check_precision(c, problems);
     check_signals(c, problems);
     check_batch(c, world.ranks, problems);
     if (!is_model_whole) return;

@@ -101,6 +101,8 @@ std::string TrainStep::find_problem(const Sums& sums) const {
   const double loss = sums.lm_loss + sums.aux_loss + sums.z_loss;
   if (!std::isfinite(loss)) return fmt::format("{} loss", kind_of(loss));
   if (const auto gradient = optimizer_->find_nonfinite_gradient()) return fmt::format("{} gradient of {}", gradient->is_nan ? "nan" : "inf", gradient->name);
+  // A weight that no row of this step met: found before the update would hand it to other ranks.
+  if (const auto weight = optimizer_->find_nonfinite_weight()) return fmt::format("{} weight {}", weight->is_nan ? "nan" : "inf", weight->name);
   return "";
 }
 

@@ -36,7 +36,7 @@ struct StepOutcome {
   double lm_loss = 0, aux_loss = 0, z_loss = 0;  ///< of the global batch, as defined for the whole of it
   Index valid_labels = 0;
   UpdateResult update;             ///< is_finite false: no weight was changed
-  std::string problem;             ///< this rank's own non-finite value in words, empty if it has none: "nan loss", "nan gradient of NAME"
+  std::string problem;             ///< this rank's own non-finite value in words, empty if it has none: "nan loss", "nan gradient of NAME", "nan weight NAME"
   bool has_local_problem = false;  ///< on any rank, found before gradients were reduced
   bool wants_to_stop = false;
 };

@@ -50,6 +50,7 @@ struct Trainer::Impl {
   TrainingPosition position;
   double peak_flops, flops_per_token;
   Index last_step;
+  Index recorded_step = 0;  ///< the last step whose failure is in failures.jsonl, under the ranks that had it
 
   Impl(const RunConfig& c, Communicator& w, Backend& backend, double peak)
       : config(c),
@@ -123,9 +124,15 @@ struct Trainer::Impl {
 
   /// Names the ranks with NaN or Inf, in failures.jsonl and in the text that is returned. Collective.
   std::string describe_nonfinite(const StepOutcome& outcome, Index step) {
-    if (!outcome.has_local_problem)
-      return fmt::format("step {}: the sum of the gradients over all ranks is not finite (norm {})", step, outcome.update.grad_norm);
-    const std::vector<std::string> problems = all_gather_text(world, outcome.problem);
+    if (outcome.has_local_problem) return describe_problems(outcome.problem, step);
+    return fmt::format("step {}: the sum of the gradients over all ranks is not finite (norm {})", step, outcome.update.grad_norm);
+  }
+
+  /// `mine`: this rank's problem, "nan ..." or "inf ...", or nothing. Empty if no rank has one. Collective.
+  std::string describe_problems(const std::string& mine, Index step) {
+    const std::vector<std::string> problems = all_gather_text(world, mine);
+    if (std::all_of(problems.begin(), problems.end(), [](const std::string& problem) { return problem.empty(); })) return "";
+    recorded_step = step;
     std::string text = fmt::format("step {}:", step);
     for (std::size_t rank = 0; rank < problems.size(); ++rank) {
       if (problems[rank].empty()) continue;
@@ -135,6 +142,17 @@ struct Trainer::Impl {
                        {.step = step, .rank = static_cast<Index>(rank), .host = hosts[rank], .kind = problems[rank].substr(0, 3), .message = problems[rank]});
     }
     return text;
+  }
+
+  /// After a step without an update. The weights themselves may be what was spoilt, then every later step would be skipped too: they are made anew from
+  /// the fp32 values, and where those are spoilt only a checkpoint helps. Collective.
+  void skip(const std::string& problem, Index step) {
+    if (is_first()) log_warning("{}; the step is skipped", problem);
+    ++position.nonfinite_steps;
+    const auto bad = train_step->optimizer().find_nonfinite_master();
+    const std::string lost = describe_problems(bad ? fmt::format("{} weight {}", bad->is_nan ? "nan" : "inf", bad->name) : "", step);
+    if (!lost.empty()) throw NumericError("[train] " + lost + "; skipping steps cannot repair it: start again from the last checkpoint");
+    train_step->optimizer().publish_weights(true);
   }
 
   StepOutcome compute(Index step, PhaseSeconds& seconds) {
@@ -213,8 +231,7 @@ struct Trainer::Impl {
     if (!outcome.update.is_finite) {
       const std::string problem = describe_nonfinite(outcome, step);
       if (config.optimizer.nonfinite == "stop") throw NumericError("[train] " + problem + "; no weight was changed");
-      if (is_first()) log_warning("{}; the step is skipped", problem);
-      ++position.nonfinite_steps;
+      skip(problem, step);
     }
     const Index first_sample = position.next_sample;
     advance(step);
@@ -232,6 +249,16 @@ struct Trainer::Impl {
     set_speed(record, step_timer.seconds());
     if (log) log->add(record);
     return outcome.wants_to_stop;
+  }
+
+  /// Writes down what ends the run, unless that has been done under the names of the ranks that had it.
+  void record(const std::exception& error) {
+    const Index step = position.step + 1;
+    if (!is_first() || recorded_step == step) return;
+    const auto* known = dynamic_cast<const Error*>(&error);
+    const Index rank = known != nullptr && known->rank() >= 0 ? known->rank() : world.rank();
+    try_append_failure(config.run.dir,
+                       {.step = step, .rank = rank, .host = hosts[static_cast<std::size_t>(rank)], .kind = failure_kind(error), .message = error.what()});
   }
 
   ExitCode run() {
@@ -254,12 +281,7 @@ ExitCode Trainer::run() {
   try {
     return impl_->run();
   } catch (const std::exception& error) {
-    const bool is_recorded = dynamic_cast<const NumericError*>(&error) != nullptr;  // by the rank that had it
-    if (impl_->is_first() && !is_recorded) {
-      try_append_failure(
-          impl_->config.run.dir,
-          {.step = impl_->position.step + 1, .rank = impl_->world.rank(), .host = host_name(), .kind = failure_kind(error), .message = error.what()});
-    }
+    impl_->record(error);
     throw;
   }
 }

@@ -53,6 +53,44 @@ TEST_F(Failures, NotANumberCanBeSkippedAndCounted) {
   EXPECT_EQ(lines[5]["skipped"], false);
 }
 
+/// A copy of the weights is made anew from the fp32 values; spoilt fp32 values cannot be, and skipping on would be for ever.
+TEST_F(Failures, ASpoiltWeightIsSkippedOverOnceOrEndsTheRun) {
+  const std::vector<std::string> settings = {"optimizer.nonfinite=skip",
+                                             "faults=[{kind=\"nan\", rank=1, step=3, where=\"weight\", tensor=\"model.norm.weight\"}]"};
+  auto rounded = settings;
+  rounded.emplace_back("precision.weights=bf16");
+  ASSERT_EQ(run(rounded, 2).code, 0);
+  const auto lines = read_metrics(run_);
+  EXPECT_EQ(lines[2]["skipped"], true);
+  EXPECT_EQ(lines[5]["nonfinite_steps"], 1);
+
+  auto replicated = settings;
+  for (const char* setting : {"precision.weights=fp32", "parallel.optimizer_sharding=none", "run.resume=never"}) replicated.emplace_back(setting);
+  std::filesystem::remove_all(run_);
+  const auto result = run(replicated, 2);
+  EXPECT_EQ(result.code, 10) << result.err;
+  EXPECT_HAS(result.err, "nan weight model.norm.weight on rank 1");
+  EXPECT_EQ(read_metrics(run_).size(), 2U);
+  EXPECT_EQ(failures().back()["rank"], 1);
+}
+
+/// Token 0 is never read: neither loss nor gradients see its row of the embedding.
+TEST_F(Failures, NotANumberInAnUnusedWeightIsFoundInItsStep) {
+  std::vector<int> ids = some_ids(16 * 30 + 1, 60);
+  for (int& id : ids) ++id;
+  const auto data = prepare_ids(fresh_folder("unused"), ids, 16);
+  for (const char* weights : {"fp32", "bf16"}) {
+    std::filesystem::remove_all(run_);
+    const auto result =
+        run({"data.path=" + data.string(), std::string("precision.weights=") + weights, "faults=[{kind=\"nan\", rank=1, step=2, where=\"weight\"}]"}, 2);
+    EXPECT_EQ(result.code, 10) << result.err;
+    EXPECT_HAS(result.err, "nan weight model.embed_tokens.weight on rank 1");
+    EXPECT_EQ(failures().size(), 1U);
+    EXPECT_EQ(failures()[0]["rank"], 1);
+    EXPECT_EQ(failures()[0]["step"], 2);
+  }
+}
+
 TEST_F(Failures, AnErrorOnOneRankEndsAllOfThemWithItsCode) {
   const auto result = run({"faults=[{kind=\"error\", rank=1, step=2}]"}, 2);
   EXPECT_EQ(result.code, 1) << result.err;

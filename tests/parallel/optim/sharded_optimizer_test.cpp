@@ -3,6 +3,7 @@
 #include <cstring>
 #include <limits>
 
+#include "optimus/ops/misc.hpp"
 #include "support.hpp"
 
 namespace optimus::test {
@@ -124,6 +125,47 @@ TEST(ShardedOptimizer, ChangesNothingWhenAGradientIsNotFinite) {
       EXPECT_FALSE(std::isfinite(result.grad_norm));
       EXPECT_EQ(f.weight(4, 3), before);
       EXPECT_EQ(f.optimizer.adam_step(), 1);
+    }
+  }
+}
+
+TEST(ShardedOptimizer, WithoutEpsWeightsWithoutGradientStay) {
+  for (const char* sharding : {"epso", "none"}) {
+    auto o = options("adamw", sharding);
+    o.optimizer.eps = 0;
+    o.optimizer.weight_decay = 0;
+    Fixture f(odd_specs(), o);
+    const float untouched = f.weight(0, 0), moved = f.weight(4, 3);
+    f.fill_gradients(1);
+    ops::fill_zero(*f.backend, f.optimizer.gradients()[0]);
+    f.optimizer.reduce_gradients();
+    (void)f.optimizer.update(0.01, true);
+    EXPECT_EQ(f.weight(0, 0), untouched) << sharding;
+    EXPECT_NEAR(std::abs(f.weight(4, 3) - moved), 0.01, 1e-6) << sharding;  // the first step of AdamW: the sign of the gradient
+  }
+}
+
+TEST(ShardedOptimizer, NamesTheRankWhoseOwnValuesAreSpoiltAndRepairsCopies) {
+  for (const char* weights : {"fp32", "bf16"}) {
+    Fixture f(odd_specs(), options("adamw", "epso", weights));
+    const float before = f.weight(4, 3);
+    EXPECT_FALSE(f.optimizer.find_nonfinite_master());
+    if (world().rank() == world().size() - 1 && std::string(weights) == "bf16")
+      f.optimizer.weights()[4].as<BFloat16>()[3] = BFloat16(std::numeric_limits<float>::quiet_NaN());
+    EXPECT_FALSE(f.optimizer.find_nonfinite_master());
+    f.optimizer.publish_weights(true);
+    EXPECT_EQ(f.weight(4, 3), before);
+    Index owners = 0;
+    for (const Chunk& chunk : f.optimizer.state_chunks()) {
+      if (chunk.name != "master.head" || chunk.flat_begin > 0 || chunk.data.count() == 0) continue;
+      chunk.data.as<float>()[0] = std::numeric_limits<float>::infinity();
+      ++owners;
+    }
+    const auto found = f.optimizer.find_nonfinite_master();
+    EXPECT_EQ(found.has_value(), owners > 0);
+    if (found) {
+      EXPECT_EQ(found->name, "head");
+      EXPECT_FALSE(found->is_nan);
     }
   }
 }
