@@ -9,6 +9,7 @@
 #include <string>
 
 #include "apps/optimus/commands.hpp"
+#include "apps/optimus/number_checks.hpp"
 #include "optimus/base/log.hpp"
 #include "optimus/checkpoint/checkpoint.hpp"
 
@@ -116,7 +117,7 @@ void add_checkpoint_command(CLI::App& app, Action& action) {
   const auto options = std::make_shared<CheckpointCommand>();
   const auto add = [&](const char* name, const char* help, ExitCode (*run)(const CheckpointCommand&)) {
     CLI::App* sub = command->add_subcommand(name, help);
-    sub->add_option("DIR", options->folder, "Checkpoint or run folder")->required();
+    sub->add_option("DIR", options->folder, "Checkpoint or run folder")->required()->check(not_empty());
     sub->footer(kExamples);
     sub->callback([options, run, &action] { action = [options, run] { return run(*options); }; });
     return sub;
@@ -126,6 +127,7 @@ void add_checkpoint_command(CLI::App& app, Action& action) {
   add("consolidate", "Write one safetensors file with whole tensors, the same for every layout", consolidate)
       ->add_option("--out", options->out, "File to write")
       ->required()
+      ->check(not_empty())
       ->type_name("FILE.safetensors");
 }
 

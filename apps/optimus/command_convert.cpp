@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "apps/optimus/commands.hpp"
+#include "apps/optimus/number_checks.hpp"
 #include "optimus/base/log.hpp"
 #include "optimus/checkpoint/checkpoint.hpp"
 #include "optimus/checkpoint/elements.hpp"
@@ -105,7 +106,7 @@ void add_convert_command(CLI::App& app, Action& action) {
   const auto add = [&](const char* name, const char* help, const char* in, const char* in_help, ExitCode (*run)(const ConvertCommand&)) {
     CLI::App* sub = command->add_subcommand(name, help);
     sub->add_option(in, options->in, in_help)->required();
-    sub->add_option("--out", options->out, "Folder to write")->required()->type_name("DIR");
+    sub->add_option("--out", options->out, "Folder to write")->required()->check(not_empty())->type_name("DIR");
     sub->add_option("--dtype", options->dtype, "Type of the weights written (default: as they are)")
         ->check(CLI::IsMember({"bf16", "fp32"}))
         ->type_name("bf16|fp32");

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/optimus/commands.hpp"
+#include "apps/optimus/number_checks.hpp"
 #include "optimus/data/dataset.hpp"
 #include "optimus/data/tokenizer.hpp"
 
@@ -128,7 +129,7 @@ void add_dataset_command(CLI::App& app, Action& action) {
     sub->add_flag("--json", options->json, "One JSON object instead of text");
     sub->footer(kExamples);
   }
-  inspect_command->add_option("--samples", options->num_samples, "Show the first N samples")->check(CLI::NonNegativeNumber)->type_name("N");
+  inspect_command->add_option("--samples", options->num_samples, "Show the first N samples")->check(whole_number(0))->type_name("N");
   inspect_command->callback([options, &action] { action = [options] { return inspect(*options); }; });
   verify_command->callback([options, &action] { action = [options] { return verify(*options); }; });
 }

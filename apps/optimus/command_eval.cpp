@@ -12,6 +12,7 @@
 #include "optimus/backend/cpu/cpu_backend.hpp"
 #include "optimus/base/file.hpp"
 #include "optimus/base/log.hpp"
+#include "optimus/data/data_files.hpp"
 #include "optimus/eval/perplexity.hpp"
 #include "optimus/eval/tasks.hpp"
 #include "optimus/train/trainer.hpp"
@@ -76,6 +77,13 @@ Loaded load(const EvalArguments& a, Communicator& world) {
 ExitCode score_requests(const EvalArguments& a, Communicator& world) {
   std::vector<LikelihoodRequest> requests;
   std::vector<EncodedRequest> encoded;
+  agree(world, [&] {
+    std::error_code ignored;  // the file to write need not exist
+    for (const std::string& path : a.requests) {
+      if (std::filesystem::equivalent(path, a.per_request, ignored))
+        throw ConfigError(fmt::format("[eval] --per-request {} would replace the requests that are read; name another file", a.per_request));
+    }
+  });
   const Loaded loaded = load(a, world);
   agree(world, [&] {
     for (const std::string& path : a.requests) {
@@ -97,7 +105,7 @@ ExitCode score_texts(const EvalArguments& a, Communicator& world) {
   std::vector<std::string> texts;
   const Loaded loaded = load(a, world);
   agree(world, [&] {
-    for (const std::string& path : a.texts) texts.push_back(read_file(path));
+    for (const std::string& path : a.texts) texts.push_back(read_data_file(path));
   });
   const TextScore score = score_texts(world, *loaded.backend, loaded.model, *loaded.tokenizer, texts);
   if (world.rank() == 0) {

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "apps/optimus/commands.hpp"
+#include "apps/optimus/number_checks.hpp"
 #include "apps/optimus/ranks.hpp"
 #include "optimus/backend/cpu/cpu_backend.hpp"
 #include "optimus/data/tokenizer.hpp"
@@ -54,12 +55,12 @@ void add_generate_command(CLI::App& app, Action& action) {
   command->add_option("--tokenizer", a->tokenizer, "bytes or a Hugging Face tokenizer.json")->required()->type_name("bytes|FILE");
   command->add_option("--prompt", a->prompt, "Text to continue; empty: the start of a document")->type_name("TEXT");
   command->add_option("--max-new-tokens", a->sampling.max_new_tokens, "Stop after so many, if the document has not ended before")
-      ->check(CLI::PositiveNumber)
+      ->check(whole_number(1))
       ->capture_default_str();
-  command->add_option("--temperature", a->sampling.temperature, "0: always the most likely token")->check(CLI::NonNegativeNumber)->capture_default_str();
-  command->add_option("--top-k", a->sampling.top_k, "Only the k most likely tokens; 0: all")->check(CLI::NonNegativeNumber)->capture_default_str();
-  command->add_option("--top-p", a->sampling.top_p, "Only the fewest tokens whose probabilities reach p")->check(CLI::Range(0.0, 1.0))->capture_default_str();
-  command->add_option("--seed", a->sampling.seed, "The same seed draws the same text")->capture_default_str();
+  command->add_option("--temperature", a->sampling.temperature, "0: always the most likely token")->check(finite_number(0))->capture_default_str();
+  command->add_option("--top-k", a->sampling.top_k, "Only the k most likely tokens; 0: all")->check(whole_number(0))->capture_default_str();
+  command->add_option("--top-p", a->sampling.top_p, "Only the fewest tokens whose probabilities reach p")->check(finite_number(0, 1))->capture_default_str();
+  command->add_option("--seed", a->sampling.seed, "The same seed draws the same text")->check(whole_number(0))->capture_default_str();
   command->add_option("--dtype", a->dtype, "Element type to compute in")->check(CLI::IsMember({"fp32", "bf16"}))->capture_default_str();
   command->add_flag("--echo", a->echo, "Print the prompt before the new text");
   command->callback([&action, a] { action = [a] { return run_on_ranks([a](const Ranks& ranks) { return write_text(*a, ranks.world); }); }; });

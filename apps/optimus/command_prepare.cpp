@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "apps/optimus/commands.hpp"
+#include "apps/optimus/number_checks.hpp"
 #include "apps/optimus/ranks.hpp"
 #include "optimus/base/log.hpp"
 #include "optimus/data/prepare.hpp"
@@ -24,6 +25,9 @@ Examples:
   mpirun -n 8 optimus prepare --out data/web --tokenizer tokenizer.json --sequence-length 2048 crawl/
 
 An interrupted call goes on where it stopped when it is made again.)";
+
+constexpr Index kLargestSize = Index{1} << 31;  // ids are 31 bits
+constexpr Index kMostWorkers = 1024;            // more threads than any machine has for it
 
 /// Processors that this process may use.
 Index available_processors() {
@@ -61,15 +65,20 @@ void add_prepare_command(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand("prepare", "Turn text or token files into a dataset for training");
   const auto options = std::make_shared<PrepareOptions>();
   options->num_workers = available_processors();
-  command->add_option("--out", options->out, "Folder to write")->required()->type_name("DIR");
+  command->add_option("--out", options->out, "Folder to write")->required()->check(not_empty())->type_name("DIR");
   command->add_option("--tokenizer", options->tokenizer, "bytes, a Hugging Face tokenizer.json (byte-level BPE), or none for given ids")
       ->required()
       ->type_name("bytes|FILE|none");
-  command->add_option("--sequence-length", options->sequence_length, "Ids of a training sequence")->required()->type_name("S");
+  command->add_option("--sequence-length", options->sequence_length, "Ids of a training sequence")
+      ->required()
+      ->check(whole_number(1, kLargestSize))
+      ->type_name("S");
   command->add_option("--end-of-document", options->end_of_document, "Token put after each document (default: <|endoftext|>); an id with --tokenizer none")
       ->type_name("TOKEN");
-  command->add_option("--vocab-size", options->vocab_size, "With --tokenizer none: ids are below it (default: the largest id + 1)")->type_name("N");
-  command->add_option("--seed", options->seed, "Seed of the shuffle")->capture_default_str()->type_name("N");
+  command->add_option("--vocab-size", options->vocab_size, "With --tokenizer none: ids are below it (default: the largest id + 1)")
+      ->check(whole_number(1, kLargestSize))
+      ->type_name("N");
+  command->add_option("--seed", options->seed, "Seed of the shuffle")->check(whole_number(0))->capture_default_str()->type_name("N");
   command->add_option("--text-field", options->text_field, "Field of .jsonl lines that holds the text")->capture_default_str()->type_name("NAME");
   command
       ->add_option_function<std::string>(
@@ -81,8 +90,14 @@ void add_prepare_command(CLI::App& app, Action& action) {
   command->add_option("--bin-dtype", options->bin_dtype, "What .bin files hold, little-endian")
       ->check(CLI::IsMember({"uint16", "uint32"}))
       ->type_name("uint16|uint32");
-  command->add_option("--shard-tokens", options->shard_tokens, "Size of a shard, S ids a sample")->capture_default_str()->type_name("N");
-  command->add_option("--workers", options->num_workers, "Threads of each rank; the bytes do not depend on it")->capture_default_str()->type_name("N");
+  command->add_option("--shard-tokens", options->shard_tokens, "Size of a shard, S ids a sample")
+      ->check(whole_number(1))
+      ->capture_default_str()
+      ->type_name("N");
+  command->add_option("--workers", options->num_workers, "Threads of each rank; the bytes do not depend on it")
+      ->check(whole_number(1, kMostWorkers))
+      ->capture_default_str()
+      ->type_name("N");
   command->add_option("INPUT", options->inputs, "Files, folders, globs")->required();
   command->footer(kExamples);
   command->callback([options, &action] { action = [options] { return run(*options); }; });

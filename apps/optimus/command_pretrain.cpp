@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "apps/optimus/commands.hpp"
+#include "apps/optimus/number_checks.hpp"
 #include "apps/optimus/ranks.hpp"
 #include "optimus/backend/cpu/cpu_backend.hpp"
 #include "optimus/base/log.hpp"
@@ -15,6 +16,8 @@
 
 namespace optimus {
 namespace {
+
+constexpr Index kMostRanks = Index{1} << 31;  // MPI numbers ranks by int
 
 struct PretrainArguments {
   std::string config, resume;
@@ -73,10 +76,10 @@ void add_pretrain_command(CLI::App& app, Action& action) {
       ->type_name("key.path=value")
       ->take_all()
       ->allow_extra_args(false);
-  command->add_option("--resume", a->resume, "As run.resume: auto, never, or a checkpoint folder")->type_name("auto|never|DIR");
-  command->add_flag("--dry-run", a->is_dry_run, "Print sizes, memory and layout; read no data, make no folder");
-  command->add_option("--world", a->world, "Of --dry-run: number of ranks to plan for")->check(CLI::PositiveNumber)->type_name("N");
-  command->add_flag("--json", a->is_json, "Of --dry-run: print one JSON object");
+  command->add_option("--resume", a->resume, "As run.resume: auto, never, or a checkpoint folder")->check(not_empty())->type_name("auto|never|DIR");
+  auto* dry = command->add_flag("--dry-run", a->is_dry_run, "Print sizes, memory and layout; read no data, make no folder");
+  command->add_option("--world", a->world, "Of --dry-run: number of ranks to plan for")->check(whole_number(1, kMostRanks))->type_name("N")->needs(dry);
+  command->add_flag("--json", a->is_json, "Of --dry-run: print one JSON object")->needs(dry);
   command->callback([&action, a] { action = [a] { return run_on_ranks([a](const Ranks& ranks) { return pretrain(*a, ranks); }); }; });
 }
 

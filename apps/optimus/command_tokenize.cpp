@@ -9,8 +9,8 @@
 
 #include "apps/optimus/commands.hpp"
 #include "optimus/data/byte_stream.hpp"
+#include "optimus/data/json_line.hpp"
 #include "optimus/data/tokenizer.hpp"
-#include "optimus/data/utf8.hpp"
 
 namespace optimus {
 namespace {
@@ -28,10 +28,10 @@ struct TokenizeCommand {
 };
 
 Json answer(const TokenizeCommand& command, const Tokenizer& tokenizer, const std::string& line) {
-  const Json question = Json::parse(line);
-  if (command.decode) return {{"text", tokenizer.decode(question.at("ids").get<std::vector<std::int32_t>>(), false)}};
+  const JsonLine question(line);
+  if (command.decode) return {{"text", tokenizer.decode(question.ids("ids", tokenizer.vocab_size()), false)}};
   std::vector<std::int32_t> ids;
-  tokenizer.encode(question.at("text").get_ref<const std::string&>(), ids);
+  tokenizer.encode(question.text("text"), ids);
   return {{"ids", std::move(ids)}};
 }
 
@@ -45,13 +45,10 @@ ExitCode run(const TokenizeCommand& command) {
     ++line_number;
     if (line.find_first_not_of(" \t\r") == std::string::npos) return;
     try {
-      if (const Index at = find_ill_formed(line); at >= 0) throw DataError(fmt::format("not UTF-8 at byte {}", at + 1));
       std::cout << answer(command, *tokenizer, line).dump() << '\n';
-    } catch (const Json::exception& error) {
-      throw DataError(
-          fmt::format("[tokenize] {}:{}: expected {}: {}", name, line_number, command.decode ? R"({"ids": [...]})" : R"({"text": ...})", error.what()));
     } catch (const DataError& error) {
-      throw DataError(fmt::format("[tokenize] {}:{}: {}", name, line_number, error.what()));
+      throw DataError(
+          fmt::format("[tokenize] {}:{}: {}; a line is {}", name, line_number, error.what(), command.decode ? R"({"ids": [...]})" : R"({"text": ...})"));
     }
   };
   for_each_line(*stream, one_line);

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "optimus/base/log.hpp"
+#include "optimus/base/user_message.hpp"
 #include "optimus/comm/mpi/environment.hpp"
 #include "optimus/comm/self/self.hpp"
 
@@ -38,7 +39,7 @@ ExitCode run_on_ranks(const std::function<ExitCode(const Ranks&)>& action) {
     return code;
   } catch (const std::exception& error) {
     world->announce_failure();
-    if (is_first) std::fprintf(stderr, "error: %s\n", error.what());
+    if (is_first) std::fprintf(stderr, "error: %s\n", user_message(error).c_str());
     const ExitCode code = code_of(error);
     world.reset();
     environment.finish(static_cast<int>(code));

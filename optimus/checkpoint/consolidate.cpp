@@ -6,6 +6,7 @@
 
 #include "optimus/checkpoint/checkpoint.hpp"
 #include "optimus/checkpoint/fill.hpp"
+#include "optimus/checkpoint/manifest.hpp"
 #include "optimus/checkpoint/problems.hpp"
 #include "optimus/checkpoint/safetensors.hpp"
 #include "optimus/tensor/arena.hpp"
@@ -53,6 +54,9 @@ std::vector<Part> list_parts(const Manifest& manifest) {
 }  // namespace
 
 void consolidate_checkpoint(const std::filesystem::path& folder, const std::filesystem::path& out) {
+  // A file more would make the checkpoint it lies in unreadable, one of its names would replace a part of it.
+  if (std::filesystem::exists(out.parent_path() / kManifestName))
+    throw FileError(fmt::format("[checkpoint] {} would lie in a checkpoint; choose another place", out.string()));
   throw_if_problems<CheckpointError>(fmt::format("[checkpoint] {} is not whole", folder.string()), verify_checkpoint(folder));
   CheckpointReader reader(read_manifest(folder));
   const std::vector<Part> parts = list_parts(reader.manifest());

@@ -9,6 +9,7 @@
 #include "optimus/checkpoint/elements.hpp"
 #include "optimus/checkpoint/hugging_face.hpp"
 #include "optimus/checkpoint/hugging_face_names.hpp"
+#include "optimus/checkpoint/manifest.hpp"
 #include "optimus/checkpoint/safetensors.hpp"
 #include "optimus/tensor/arena.hpp"
 
@@ -102,6 +103,11 @@ void remove_stale(const std::filesystem::path& folder, std::size_t num_parts) {
 
 void write_hf_folder(const std::filesystem::path& folder, const std::string& config_json, const std::vector<ParamSpec>& specs, DType dtype,
                      const TensorSource& source, Index max_part_bytes) {
+  // Weights beside a checkpoint's would make it unreadable.
+  for (const std::string_view other : {std::string_view(kManifestName), std::string_view("checkpoints")}) {
+    if (std::filesystem::exists(folder / other))
+      throw FileError(fmt::format("[hugging face] {} holds a checkpoint or a run (it has {}); choose another folder", folder.string(), other));
+  }
   make_folders(folder);
   const std::vector<Part> parts = plan_parts(specs, dtype, max_part_bytes);
   // Nothing gets its name before all of it is written: a full disk leaves what was there.

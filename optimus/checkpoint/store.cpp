@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <optional>
 #include <system_error>
+#include <utility>
 
 #include "optimus/base/file.hpp"
 #include "optimus/checkpoint/manifest.hpp"
@@ -98,6 +99,23 @@ void CheckpointStore::clean() const {
   if (!is_there(folder_)) return;
   for (const char* slot : {"slot-0", "slot-1"}) recover_folder(PublishPaths(folder_ / slot));
   for (const auto& folder : persistent_folders(folder_ / "persistent")) recover_folder(PublishPaths(folder));
+}
+
+bool CheckpointStore::set_slots_aside() const {
+  const std::filesystem::path aside = folder_ / "replaced";
+  bool is_first = true;
+  std::error_code code;
+  for (const char* slot : {"slot-0", "slot-1"}) {
+    if (!is_there(folder_ / slot)) continue;
+    if (std::exchange(is_first, false)) {
+      std::filesystem::remove(folder_ / "latest", code);
+      if (!code) std::filesystem::remove_all(aside, code);
+      make_folders(aside);
+    }
+    if (!code) std::filesystem::rename(folder_ / slot, aside / slot, code);
+    if (code) throw FileError(fmt::format("[checkpoint] cannot move {} to {}: {}", (folder_ / slot).string(), aside.string(), code.message()));
+  }
+  return !is_first;
 }
 
 CheckpointInfo find_checkpoint(const std::filesystem::path& path) {

@@ -9,7 +9,7 @@
 
 namespace optimus {
 
-/// Names and finds checkpoints; holds nothing but the path, asks the disk each time. Only clean() and publish_latest() change anything: one process calls those.
+/// Names and finds checkpoints; holds nothing but the path, asks the disk each time. Only clean(), set_slots_aside() and publish_latest() change anything: one process calls those.
 class CheckpointStore {
  public:
   explicit CheckpointStore(std::filesystem::path run_dir);
@@ -23,6 +23,9 @@ class CheckpointStore {
   [[nodiscard]] std::vector<CheckpointInfo> candidates(std::vector<std::string>& damaged) const;
   /// Model-only ones, newest first, complete in the same sense.
   [[nodiscard]] std::vector<CheckpointInfo> persistent_candidates(std::vector<std::string>& damaged) const;
+  /// Moves the slots into replaced/, in the place of what is there, so that a run that starts anew is never continued from them. False if there are none.
+  /// Errors: FileError.
+  bool set_slots_aside() const;
   /// Ends interrupted writes: what is complete gets its place, the rest is removed. Before a run writes its first checkpoint.  Errors: FileError.
   void clean() const;
 

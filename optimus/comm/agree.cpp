@@ -1,8 +1,8 @@
 #include <fmt/format.h>
 
 #include <exception>
-#include <new>
 
+#include "optimus/base/user_message.hpp"
 #include "optimus/comm/communicator.hpp"
 
 namespace optimus {
@@ -84,10 +84,8 @@ Failure current_failure() {
     throw;
   } catch (const Error& error) {
     return {true, kind_of(error), static_cast<int>(error.code()), error.what()};
-  } catch (const std::bad_alloc&) {
-    return {true, kPlain, 1, "[memory] the system has no more memory for this process"};
   } catch (const std::exception& error) {
-    return {true, kPlain, 1, error.what()};
+    return {true, kPlain, 1, user_message(error)};
   } catch (...) {
     return {true, kPlain, 1, "an exception of an unknown kind"};
   }

@@ -21,7 +21,8 @@ std::string layout_problem(const ParallelConfig& c, Index world) {
   if (c.tp < 1 || c.ep < 1 || c.pp < 1) return product_text(c) + ": every degree is at least 1";
   if (world < 1) return fmt::format("a world of {} ranks; at least 1 is needed", world);
   const Index product = model_ranks(c);
-  if (product == 0 || product > world || world % product != 0)
+  if (product == 0) return fmt::format("{} is more than can be counted, not to speak of a world of {} ranks; change a degree", product_text(c), world);
+  if (product > world || world % product != 0)
     return fmt::format("{} = {} does not divide the world of {} ranks; start a multiple of {} ranks or change a degree", product_text(c), product, world,
                        product);
   return {};

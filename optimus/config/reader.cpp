@@ -36,6 +36,9 @@ std::string outside(const T& value, const Range& range) {
     if (!std::isfinite(number)) return fmt::format("must be a finite number; found {}", number);
     if (!is_in(range, number)) return fmt::format("must be {}; found {}", range_words(range), value);
   }
+  if constexpr (std::same_as<T, std::string>) {
+    if (value.find('\0') != std::string::npos) return "must not have a NUL character in it: the system would cut it short there";
+  }
   return "";
 }
 

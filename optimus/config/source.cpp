@@ -31,6 +31,11 @@ ConfigNode* child_or_new(ConfigNode& node, const KeyStep& step, const std::strin
   return nullptr;
 }
 
+std::string_view without_spaces(std::string_view text) {
+  const std::size_t begin = text.find_first_not_of(" \t"), end = text.find_last_not_of(" \t");
+  return begin == std::string_view::npos ? "" : text.substr(begin, end - begin + 1);
+}
+
 // Tables are merged key by key, everything else is replaced.
 void put(ConfigNode& target, ConfigNode value) {
   if (target.kind != Kind::kTable || value.kind != Kind::kTable) {
@@ -83,12 +88,13 @@ std::string ConfigSource::where(std::string_view key) const {
 void ConfigSource::apply_override(const std::string& text) {
   const std::string where = "--set " + text;
   const std::size_t equals = text.find('=');
-  const auto steps = split_key(std::string_view(text).substr(0, equals));
+  const std::string_view key = without_spaces(std::string_view(text).substr(0, equals));
+  const auto steps = split_key(key);
   if (equals == std::string::npos || !steps) {
     problems_.push_back(where + ": not of the form key.path=value");
     return;
   }
-  const std::string value_text = text.substr(equals + 1);
+  const std::string value_text(without_spaces(std::string_view(text).substr(equals + 1)));
   ConfigNode value;
   if (auto parsed = parse_toml_value(value_text, where)) {
     value = std::move(*parsed);
@@ -101,7 +107,7 @@ void ConfigSource::apply_override(const std::string& text) {
   for (const KeyStep& step : *steps) {
     node = child_or_new(*node, step, where);
     if (node == nullptr) {
-      problems_.push_back(fmt::format("{}: nothing has the key {}: it leads through a value, or past the end of a list", where, text.substr(0, equals)));
+      problems_.push_back(fmt::format("{}: nothing has the key {}: it leads through a value, or past the end of a list", where, key));
       return;
     }
   }

@@ -50,9 +50,34 @@ ConfigNode convert(const toml::node& node, const WhereOf& where_of) {
   return result;
 }
 
+/// The parser follows dotted keys ("a.b.c") by recursion: thousands of steps would end the program without a word.
+void check_key_depth(std::string_view text, const std::string& name) {
+  constexpr int kMostDots = 256;
+  int dots = 0, line = 1;
+  char quote = 0;
+  bool is_comment = false;
+  for (const char c : text) {
+    if (c == '\n') {
+      ++line;
+      dots = 0;
+      quote = 0;
+      is_comment = false;
+    } else if (quote != 0) {
+      if (c == quote) quote = 0;
+    } else if (c == '"' || c == '\'') {
+      quote = c;
+    } else if (c == '#') {
+      is_comment = true;
+    }
+    if (c == '.' && quote == 0 && !is_comment && ++dots > kMostDots)
+      throw ConfigError(fmt::format("[config] {}:{}: not valid TOML: a key of more than {} steps", name, line, kMostDots));
+  }
+}
+
 }  // namespace
 
 ConfigNode parse_toml(std::string_view text, const std::string& name) {
+  check_key_depth(text, name);
   try {
     const toml::table table = toml::parse(text, std::string_view(name));
     return convert(table, [&](const toml::node& node) { return fmt::format("{}:{}", name, node.source().begin.line); });
@@ -63,6 +88,7 @@ ConfigNode parse_toml(std::string_view text, const std::string& name) {
 }
 
 std::optional<ConfigNode> parse_toml_value(std::string_view text, const std::string& where) {
+  check_key_depth(text, where);
   try {
     const toml::table table = toml::parse("value = " + std::string(text));
     // A line break in the text could smuggle in further keys: then it is no single value.

@@ -33,7 +33,7 @@ class PlainStream final : public ByteStream {
     while (filled < out.size()) {
       const ssize_t count = ::read(fd_, out.data() + filled, out.size() - filled);
       if (count < 0 && errno == EINTR) continue;
-      if (count < 0) throw FileError(fmt::format("[data] cannot read {}: {}", path_.string(), std::generic_category().message(errno)));
+      if (count < 0) throw DataError(fmt::format("[data] cannot read {}: {}", path_.string(), std::generic_category().message(errno)));
       if (count == 0) break;
       filled += static_cast<std::size_t>(count);
     }

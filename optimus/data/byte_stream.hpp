@@ -18,7 +18,7 @@ class ByteStream {
  public:
   virtual ~ByteStream() = default;
   /// Fills `out` as far as there are bytes; fewer than asked for only at the end of the file.
-  /// Errors: DataError naming the file if the compressed data are damaged, cut off or something else; FileError if it cannot be read.
+  /// Errors: DataError naming the file if it cannot be read, or the compressed data are damaged, cut off or something else.
   [[nodiscard]] virtual std::size_t read(std::span<char> out) = 0;
   /// Bytes of the file itself consumed so far, for progress.
   [[nodiscard]] virtual Index position() const = 0;

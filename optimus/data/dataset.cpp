@@ -7,8 +7,8 @@
 #include <cstring>
 
 #include "optimus/base/check.hpp"
-#include "optimus/base/file.hpp"
 #include "optimus/base/hash.hpp"
+#include "optimus/data/data_files.hpp"
 #include "optimus/data/dataset_file.hpp"
 #include "optimus/data/npy.hpp"
 
@@ -26,7 +26,7 @@ namespace {
 
 MappedFile map_shard(const fs::path& path) {
   if (!fs::is_regular_file(path)) throw DataError(fmt::format("[dataset] {}: the shard is missing", path.string()));
-  return MappedFile(path);
+  return map_data_file(path);
 }
 
 /// Checks size and header against dataset.json; returns the offset of the data.

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "optimus/base/error.hpp"
-#include "optimus/base/file.hpp"
+#include "optimus/data/data_files.hpp"
 
 namespace optimus {
 namespace {
@@ -66,6 +66,12 @@ void check(const fs::path& path, const DatasetInfo& info) {
     samples = checked_add(samples, shard.num_samples);
   }
   if (samples != info.num_samples) fail(path, fmt::format("says {} samples, but its shards hold {}", info.num_samples, samples));
+  for (const Index count : {info.num_documents, info.num_empty_documents, info.num_tokens, info.num_dropped_tokens}) {
+    if (count < 0) fail(path, fmt::format("says {} documents or tokens", count));
+  }
+  constexpr Index kLargestSize = Index{1} << 31;  // ids are 31 bits, and so are places in a sample
+  if (info.sequence_length > kLargestSize || info.vocab_size > kLargestSize)
+    fail(path, fmt::format("sequence length {} and vocabulary {} cannot be above {}", info.sequence_length, info.vocab_size, kLargestSize));
   if (info.sequence_length < 1 || info.vocab_size < 1)
     fail(path, fmt::format("sequence length {} and vocabulary {} must be positive", info.sequence_length, info.vocab_size));
   if (info.token_type != "uint16" && info.token_type != "uint32") fail(path, fmt::format("token type {} is neither uint16 nor uint32", info.token_type));
@@ -95,11 +101,11 @@ DatasetInfo read_dataset_file(const fs::path& folder) {
   const fs::path path = folder / kDatasetFileName;
   if (!fs::is_directory(folder)) throw DataError(fmt::format("[dataset] {}: no such folder; optimus prepare makes one", folder.string()));
   if (!fs::exists(path)) {
-    const bool is_unfinished = fs::exists(folder / "work");
+    const bool is_unfinished = fs::exists(folder / "work" / "plan.json");
     throw DataError(fmt::format("[dataset] {}: has no {}{}", folder.string(), kDatasetFileName,
                                 is_unfinished ? "; it is unfinished: start the same optimus prepare again" : ", so it is no folder made by optimus prepare"));
   }
-  Json json = Json::parse(read_file(path), nullptr, false);
+  Json json = Json::parse(read_data_file(path), nullptr, false);
   if (json.is_discarded() || !json.is_object()) fail(path, "is not a JSON object (truncated or damaged?)");
   Index version = 0;
   FieldReader{path, json}("version", version);

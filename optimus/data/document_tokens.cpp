@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "optimus/base/error.hpp"
+#include "optimus/data/data_files.hpp"
 #include "optimus/data/utf8.hpp"
 
 namespace optimus {
@@ -40,7 +41,7 @@ void DocumentTokens::fail(Index line, std::string_view what) const { throw DataE
 
 void DocumentTokens::add_batch(const DocumentBatch& batch) {
   if (batch.is_whole_file) {
-    const MappedFile file(file_.path);
+    const MappedFile file = map_data_file(file_.path);
     add_text({reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()}, 1);
   } else if (file_.kind == InputKind::kJsonLines) {
     add_json_lines(batch);
@@ -106,8 +107,7 @@ void DocumentTokens::add_json_lines(const DocumentBatch& batch) {
     const auto bad = std::find_if(ids.begin(), ids.end(), [&](std::int32_t id) { return id < 0 || (options_.vocab_size > 0 && id >= options_.vocab_size); });
     if (bad != ids.end()) {
       const std::string value = simdjson::to_string(tokens.at(static_cast<std::size_t>(bad - ids.begin())).value());
-      fail(piece.line,
-           options_.vocab_size > 0 ? fmt::format("id {} is not below the vocabulary's {}", value, options_.vocab_size) : fmt::format("{} is no id", value));
+      fail(piece.line, *bad < 0 ? fmt::format("{} is no id", value) : fmt::format("id {} is not below the vocabulary's {}", value, options_.vocab_size));
     }
     ++(ids.empty() ? chunk_.counts.num_empty_documents : chunk_.counts.num_documents);
     add_ids(ids);
@@ -124,7 +124,7 @@ void DocumentTokens::add_array(const TokenArray& array, Index begin, Index end, 
     if (*smallest < 0 || (options_.vocab_size > 0 && *largest >= options_.vocab_size)) {
       const auto bad = std::find_if(ids.begin(), ids.end(), [&](std::int32_t id) { return id < 0 || (options_.vocab_size > 0 && id >= options_.vocab_size); });
       const Index place = at + (bad - ids.begin());
-      const std::string limit = options_.vocab_size > 0 ? fmt::format("is not below the vocabulary's {}", options_.vocab_size) : "is no id";
+      const std::string limit = *bad < 0 ? "is no id" : fmt::format("is not below the vocabulary's {}", options_.vocab_size);
       throw DataError(fmt::format("[prepare] {}: element {}: {} {}", file_.path.string(), place, array.value(place), limit));
     }
     if (keep) {

@@ -47,6 +47,8 @@ void add_file(const fs::path& path, std::vector<InputFile>& files) {
   if (!file) throw DataError(fmt::format("[prepare] {}: unknown kind of file; there are {}", path.string(), kKinds));
   struct stat status{};
   if (::stat(path.c_str(), &status) != 0) throw DataError(fmt::format("[prepare] {}: {}", path.string(), std::generic_category().message(errno)));
+  if (!S_ISREG(status.st_mode))
+    throw DataError(fmt::format("[prepare] {}: is not a regular file; a call that was interrupted could not read it again", path.string()));
   constexpr std::int64_t kNsPerSecond = 1'000'000'000;
   file->bytes = status.st_size;
   file->modified_ns = status.st_mtim.tv_sec * kNsPerSecond + status.st_mtim.tv_nsec;
@@ -92,8 +94,11 @@ std::vector<std::string> glob_matches(const std::string& pattern) {
 }
 
 void add_input(const std::string& input, const fs::path& excluded, std::vector<InputFile>& files) {
-  if (fs::is_directory(input)) return add_folder(input, excluded, files);
-  if (fs::exists(input)) return add_file(input, files);
+  std::error_code code;
+  const fs::file_status status = fs::status(input, code);
+  if (code && status.type() != fs::file_type::not_found) throw DataError(fmt::format("[prepare] {}: {}", input, code.message()));
+  if (fs::is_directory(status)) return add_folder(input, excluded, files);
+  if (fs::exists(status)) return add_file(input, files);
   if (input.find_first_of("*?[") == std::string::npos) throw DataError(fmt::format("[prepare] {}: no such file or folder", input));
   const std::vector<std::string> matches = glob_matches(input);
   if (matches.empty()) throw DataError(fmt::format("[prepare] {}: matches no file", input));

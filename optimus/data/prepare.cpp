@@ -1,16 +1,13 @@
 #include "optimus/data/prepare.hpp"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <nlohmann/json.hpp>
-#include <system_error>
+#include <optional>
 
 #include "optimus/base/file.hpp"
+#include "optimus/base/folder_lock.hpp"
 #include "optimus/base/log.hpp"
 #include "optimus/data/corpus_samples.hpp"
 #include "optimus/data/dataset_file.hpp"
@@ -22,30 +19,6 @@ namespace optimus {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-/// Keeps other processes out of a folder; the system lifts it when the process ends, however that happens.
-class FolderLock {
- public:
-  FolderLock() = default;
-  explicit FolderLock(const fs::path& path) : fd_(::open(path.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0666)) {
-    if (fd_ < 0) throw FileError(fmt::format("[prepare] cannot create {}: {}", path.string(), std::generic_category().message(errno)));
-    if (::flock(fd_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;  // a file system without locks is no reason to stop
-    ::close(fd_);
-    throw ConfigError(
-        fmt::format("[prepare] {} is being written by another process; wait for it or give another --out", path.parent_path().parent_path().string()));
-  }
-  FolderLock(FolderLock&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  FolderLock& operator=(FolderLock&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  ~FolderLock() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-
- private:
-  int fd_ = -1;
-};
 
 /// One call of prepare on one rank.
 class Preparation {
@@ -83,7 +56,8 @@ class Preparation {
     if (!is_first()) return;
     make_folders(options_.out / "shards");
     make_folders(work_);
-    lock_ = FolderLock(work_ / "lock");
+    lock_ = FolderLock::take(work_ / "lock");
+    if (!lock_) throw ConfigError(fmt::format("[prepare] {} is being written by another process; wait for it or give another --out", options_.out.string()));
     const fs::path path = work_ / "plan.json";
     if (!fs::exists(path)) {
       write_file_atomically(path, Json(plan_.made_from).dump(1) + "\n");
@@ -206,7 +180,7 @@ class Preparation {
     if (!is_first()) return;
     if (plan_.tokenizer && options_.tokenizer != "bytes") write_file_atomically(options_.out / info.tokenizer, read_file(options_.tokenizer));
     write_dataset_file(options_.out, info);
-    lock_ = FolderLock();
+    lock_ = std::nullopt;
     fs::remove_all(work_);
   }
 
@@ -214,7 +188,7 @@ class Preparation {
   Communicator& comm_;
   fs::path work_;
   PreparePlan plan_;
-  FolderLock lock_;
+  std::optional<FolderLock> lock_;
   std::vector<FileTokens> tokens_;
   std::unique_ptr<CorpusSamples> samples_;
 };

@@ -4,7 +4,7 @@
 
 #include <unordered_map>
 
-#include "optimus/base/file.hpp"
+#include "optimus/data/data_files.hpp"
 #include "optimus/base/hash.hpp"
 #include "optimus/base/log.hpp"
 #include "optimus/data/byte_alphabet.hpp"
@@ -143,7 +143,7 @@ TokenizerFile read_tokenizer_file(const std::filesystem::path& path) {
   const std::string name = path.string();
   if (!std::filesystem::is_regular_file(path))
     throw DataError("[tokenizer] " + name + ": no such file; --tokenizer takes bytes or the path of a tokenizer.json");
-  const std::string text = read_file(path);
+  const std::string text = read_data_file(path);
   simdjson::dom::parser parser;
   simdjson::dom::element document;
   if (const auto error = parser.parse(text).get(document)) {

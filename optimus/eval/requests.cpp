@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <array>
-#include <nlohmann/json.hpp>
 
 #include "optimus/data/byte_stream.hpp"
+#include "optimus/data/json_line.hpp"
 
 namespace optimus {
 namespace {
@@ -37,18 +37,18 @@ std::size_t trimmed_length(std::string_view text) {
 
 LikelihoodRequest parse_request(const std::string& line, const std::string& origin) {
   try {
-    const auto json = nlohmann::json::parse(line);
-    if (json.at("request_type").get<std::string>() != "loglikelihood")
-      throw DataError(fmt::format("[eval] {}: request_type is {}, only loglikelihood is known", origin, json.at("request_type").dump()));
-    const auto& request = json.at("request");
-    return {.task_name = json.at("task_name").get<std::string>(),
-            .doc_id = json.at("doc_id").get<Index>(),
-            .choice = json.at("idx").get<Index>(),
-            .label = json.at("label").get<Index>(),
-            .context = request.at("context").get<std::string>(),
-            .continuation = request.at("continuation").get<std::string>(),
+    const JsonLine json(line);
+    if (json.text("request_type") != "loglikelihood")
+      throw DataError(fmt::format("request_type is \"{}\", only loglikelihood is known", json.text("request_type")));
+    const JsonLine request = json.object("request");
+    return {.task_name = std::string(json.text("task_name")),
+            .doc_id = json.whole_number("doc_id"),
+            .choice = json.whole_number("idx"),
+            .label = json.whole_number("label"),
+            .context = std::string(request.text("context")),
+            .continuation = std::string(request.text("continuation")),
             .origin = origin};
-  } catch (const nlohmann::json::exception& error) {
+  } catch (const DataError& error) {
     throw DataError(fmt::format("[eval] {}: not a request: {}", origin, error.what()));
   }
 }
@@ -63,7 +63,7 @@ std::vector<LikelihoodRequest> read_requests(const std::filesystem::path& path) 
   Index line_number = 0;
   for_each_line(*stream, [&](const std::string& line) {
     ++line_number;
-    if (!line.empty()) requests.push_back(parse_request(line, fmt::format("{}:{}", path.string(), line_number)));
+    if (line.find_first_not_of(" \t\r") != std::string::npos) requests.push_back(parse_request(line, fmt::format("{}:{}", path.string(), line_number)));
   });
   if (requests.empty()) throw DataError(fmt::format("[eval] {}: no request in it", path.string()));
   return requests;

@@ -33,6 +33,24 @@ void check_sizes(const ModelConfig& config, const ReportField& report) {
   fits("intermediate_size", config.intermediate_size);
   fits("max_position_embeddings", config.max_position_embeddings);
   if (config.is_moe) fits("num_experts", config.num_experts);
+  // Every layer and expert is a tensor with a name: beyond this a mistyped size would fill the memory with names before anything could refuse it.
+  constexpr Index kMostLayers = 1 << 16, kMostExperts = 1 << 16, kMostExpertsInAll = 1 << 22;
+  if (config.num_hidden_layers > kMostLayers) report("num_hidden_layers", fmt::format("{} is more than {}", config.num_hidden_layers, kMostLayers));
+  if (!config.is_moe) return;
+  if (config.num_experts > kMostExperts) report("num_experts", fmt::format("{} is more than {}", config.num_experts, kMostExperts));
+  else if (config.num_hidden_layers <= kMostLayers && config.num_hidden_layers * config.num_experts > kMostExpertsInAll)
+    report("num_experts", fmt::format("{} in each of {} layers are more than {} in all", config.num_experts, config.num_hidden_layers, kMostExpertsInAll));
+}
+
+/// Parameters and their bytes must be countable.
+void check_total(const ModelConfig& config, const ReportField& report) {
+  constexpr double kMostParameters = 1e16;
+  const double d = static_cast<double>(config.hidden_size), layers = static_cast<double>(config.num_hidden_layers);
+  const double experts = config.is_moe ? static_cast<double>(config.num_experts) : 1;
+  const double total = d * (2.0 * static_cast<double>(config.vocab_size) + layers * (4.0 * d + 3.0 * experts * static_cast<double>(config.intermediate_size)));
+  if (total > kMostParameters)
+    report("hidden_size",
+           fmt::format("{} makes a model of about {:.0e} parameters with the other sizes; {:.0e} is the most", config.hidden_size, total, kMostParameters));
 }
 
 void check_heads(const ModelConfig& config, const ReportField& report) {
@@ -68,6 +86,7 @@ void check_numbers(const ModelConfig& config, const ReportField& report) {
 
 void check_model(const ModelConfig& config, const ReportField& report) {
   check_sizes(config, report);
+  check_total(config, report);
   check_heads(config, report);
   if (config.is_moe && config.num_experts_per_tok > config.num_experts) {
     report("num_experts_per_tok", fmt::format("{} is more than num_experts = {}", config.num_experts_per_tok, config.num_experts));

@@ -7,6 +7,7 @@
 #include "optimus/base/file.hpp"
 #include "optimus/base/log.hpp"
 #include "optimus/checkpoint/hugging_face.hpp"
+#include "optimus/model/differences.hpp"
 #include "optimus/model/initialize.hpp"
 #include "optimus/train/failure_log.hpp"
 
@@ -19,13 +20,13 @@ std::vector<std::filesystem::path> agreed_candidates(Communicator& world, const 
   agree(world, [&] {
     if (world.rank() != 0) return;
     std::vector<std::string> damaged;
-    for (const CheckpointInfo& info : store.candidates(damaged)) text += info.folder.string() + "\n";
+    for (const CheckpointInfo& info : store.candidates(damaged)) text += info.folder.string() + '\0';
     for (const std::string& reason : damaged) damaged_text += "\n  " + reason;
   });
   text = broadcast_text(world, text, 0);
   damaged_text = broadcast_text(world, damaged_text, 0);
   std::vector<std::filesystem::path> folders;
-  for (std::size_t begin = 0, end = 0; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1)
+  for (std::size_t begin = 0, end = 0; (end = text.find('\0', begin)) != std::string::npos; begin = end + 1)
     folders.emplace_back(text.substr(begin, end - begin));
   return folders;
 }
@@ -49,13 +50,8 @@ Index RunCheckpoints::buffer_bytes(const RunConfig& config, const ShardedOptimiz
 void RunCheckpoints::check_model(const CheckpointInfo& info) const {
   const ModelConfig stored = parse_hf_config(info.hf_config, info.folder.string());
   if (stored == config_.shape) return;
-  const auto words = [](const ModelConfig& m) {
-    return fmt::format("{} with L {}, D {}, H {}/{}, F {}, E {}, K {}, V {}", m.is_moe ? "olmoe" : "olmo", m.num_hidden_layers, m.hidden_size,
-                       m.num_attention_heads, m.num_key_value_heads, m.intermediate_size, m.is_moe ? m.num_experts : 0, m.is_moe ? m.num_experts_per_tok : 0,
-                       m.vocab_size);
-  };
-  throw CheckpointError(fmt::format("[checkpoint] {} holds another model ({}) than [model] describes ({}); choose another run.dir, or run.resume = \"never\"",
-                                    info.folder.string(), words(stored), words(config_.shape)));
+  throw CheckpointError(fmt::format("[checkpoint] {} holds another model than [model] describes ({}); choose another run.dir, or run.resume = \"never\"",
+                                    info.folder.string(), model_differences(stored, config_.shape)));
 }
 
 TrainingPosition RunCheckpoints::load(const CheckpointInfo& found) {
@@ -72,7 +68,13 @@ TrainingPosition RunCheckpoints::load(const CheckpointInfo& found) {
 }
 
 std::optional<TrainingPosition> RunCheckpoints::resume() {
-  if (config_.run.resume == "never") return std::nullopt;
+  if (config_.run.resume == "never") {
+    agree(world_, [&] {
+      if (world_.rank() == 0 && store_.set_slots_aside())
+        log_warning("[checkpoint] the checkpoints of the run before are now in {}/checkpoints/replaced", config_.run.dir);
+    });
+    return std::nullopt;
+  }
   if (config_.run.resume != "auto") {
     CheckpointInfo info;
     agree(world_, [&] {
@@ -86,11 +88,12 @@ std::optional<TrainingPosition> RunCheckpoints::resume() {
   for (const auto& folder : agreed_candidates(world_, store_, damaged)) {
     CheckpointInfo info;
     agree(world_, [&] { check_model(info = inspect_checkpoint(folder)); });
+    if (!damaged.empty() && world_.rank() == 0)
+      log_warning("[checkpoint] some of {} cannot be used, going on from {}:{}", config_.run.dir, folder.string(), damaged);
     try {
       return load(info);
     } catch (const CheckpointError& error) {  // the same on all ranks
-      damaged += fmt::format("\n  {}: {}", folder.string(), error.what());
-      if (world_.rank() == 0) log_warning("[checkpoint] {} cannot be used, trying an older one: {}", folder.string(), error.what());
+      damaged += fmt::format("\n  {}", error.what());
     }
   }
   if (!damaged.empty())

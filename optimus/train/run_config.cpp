@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "optimus/comm/stages.hpp"
 #include "optimus/config/config.hpp"
@@ -10,6 +11,11 @@
 
 namespace optimus {
 namespace {
+
+void check_run(const RunConfig& c, Problems& problems) {
+  if (c.run.dir.empty()) problems.add("run.dir", "is empty: the current folder would be filled with the run's files; name a folder (\".\" for this one)");
+  if (c.run.resume.empty()) problems.add("run.resume", "is empty; it must be \"auto\", \"never\" or a checkpoint folder");
+}
 
 void check_steps(const RunConfig& c, const ConfigSource& source, Problems& problems) {
   if (c.run.tokens && source.is_set("run.steps")) problems.add("run.tokens", "is set beside run.steps; give one of the two");
@@ -38,6 +44,11 @@ void check_batch(const RunConfig& c, Index ranks, Problems& problems) {
   const std::size_t before = problems.items().size();
   validate_layout(p, ranks, problems);
   if (problems.items().size() > before) return;  // there are no data ranks to divide by
+  // Far beyond any use, and far from overflow in products with the sequence length.
+  constexpr Index kMostSequences = Index{1} << 31;
+  for (const auto& [name, size] : {std::pair{"global_batch", c.batch.global_batch}, std::pair{"micro_batch", c.batch.micro_batch}}) {
+    if (size > kMostSequences) return problems.add(std::string("batch.") + name, fmt::format("{} is more than {}", size, kMostSequences));
+  }
   const Index data_ranks = Mesh(p, ranks).data_ranks(), piece = checked_mul(data_ranks, c.batch.micro_batch);
   if (c.batch.global_batch % piece != 0) {
     problems.add("batch.global_batch", fmt::format("{} cannot be divided over {} data ranks x micro_batch {}; make it a multiple of {}", c.batch.global_batch,
@@ -55,11 +66,12 @@ void check_division(const RunConfig& c, Problems& problems) {
                                    std::pair{"intermediate_size", c.shape.intermediate_size}, std::pair{"vocab_size", c.shape.vocab_size}}) {
     if (size % p.tp != 0) problems.add("parallel.tp", fmt::format("{} {} cannot be divided over {} ranks", name, size, p.tp));
   }
-  const Index chunks = p.pp * p.virtual_stages;
+  Index chunks = 0;
+  if (__builtin_mul_overflow(p.pp, p.virtual_stages, &chunks)) chunks = std::numeric_limits<Index>::max();
   if (chunks > c.shape.num_hidden_layers) {
     problems.add("parallel.pp",
                  fmt::format("{} stages x {} virtual stages for {} layers: each needs at least one", p.pp, p.virtual_stages, c.shape.num_hidden_layers));
-  } else {
+  } else if (p.layers_per_stage.empty() || static_cast<Index>(p.layers_per_stage.size()) == chunks) {  // another number of stages has been named already
     try {
       (void)cut_layers(c.shape.num_hidden_layers, chunks, p.layers_per_stage);
     } catch (const ConfigError& error) {
@@ -109,7 +121,10 @@ RunConfig load(ConfigSource source, const RunWorld& world) {
   return read_config<RunConfig>(std::move(source), [&](RunConfig& c, const ConfigSource& s, Problems& problems) {
     c.shape = resolve_model(c.model, problems);
     const bool is_model_whole = problems.empty();
-    if (c.run.tokens) c.run.steps = ceil_div(*c.run.tokens, checked_mul(c.batch.global_batch, c.data.sequence_length));
+    Index tokens_per_step = 0;
+    if (c.run.tokens && !__builtin_mul_overflow(c.batch.global_batch, c.data.sequence_length, &tokens_per_step))
+      c.run.steps = ceil_div(*c.run.tokens, tokens_per_step);
+    check_run(c, problems);
     check_steps(c, s, problems);
     check_data(c, world.must_run && world.needs_data, problems);
     if (world.must_run) check_supported(c, problems);

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "optimus/base/file.hpp"
+#include "optimus/base/folder_lock.hpp"
 #include "optimus/base/hash.hpp"
 #include "optimus/base/log.hpp"
 #include "optimus/optim/schedule.hpp"
@@ -45,6 +46,7 @@ struct Trainer::Impl {
   std::unique_ptr<TrainStep> train_step;
   std::unique_ptr<Batch> batch;
   FaultInjector faults;
+  std::optional<FolderLock> lock;  ///< of the run folder, on rank 0: two runs in it would spoil each other's files
   std::unique_ptr<RunCheckpoints> checkpoints;
   std::unique_ptr<RunLog> log;
   TrainingPosition position;
@@ -92,7 +94,10 @@ struct Trainer::Impl {
   void make_run_folder() {
     agree(world, [&] {
       if (!is_first()) return;
-      make_folders(std::filesystem::path(config.run.dir) / "checkpoints");
+      const std::filesystem::path folder = config.run.dir;
+      make_folders(folder / "checkpoints");
+      lock = FolderLock::take(folder / "lock");
+      if (!lock) throw ConfigError(fmt::format("[train] {} is in use by another run; wait for its end or give another run.dir", folder.string()));
       LineFile probe(std::filesystem::path(config.run.dir) / "log.txt");  // a folder that cannot be written is found now, not at the first checkpoint
       CheckpointStore(config.run.dir).clean();
       add_log_file((std::filesystem::path(config.run.dir) / "log.txt").string());
@@ -262,6 +267,7 @@ struct Trainer::Impl {
   }
 
   ExitCode run() {
+    if (position.step >= last_step && is_first()) log_info("nothing is left to do: the run is done up to step {} of {}", position.step, last_step);
     bool is_stopped = false;
     for (Index step = position.step + 1; step <= last_step && !is_stopped; ++step) is_stopped = step_once(step);
     begin(position.step, "last checkpoint");

@@ -1,11 +1,17 @@
 #include "optimus/train/watchdog.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace optimus {
+namespace {
+
+constexpr double kLongestLimit = 1e9;  // 30 years; more would overflow the clock and end the run at once
+
+}  // namespace
 
 Watchdog::Watchdog(double limit_s, std::function<void(const std::string& doing)> on_expiry)
-    : limit_(limit_s), thread_([this, f = std::move(on_expiry)] { watch(f); }) {}
+    : limit_(std::min(limit_s, kLongestLimit)), thread_([this, f = std::move(on_expiry)] { watch(f); }) {}
 
 Watchdog::~Watchdog() {
   {

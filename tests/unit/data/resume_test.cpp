@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "optimus/base/file.hpp"
+#include "optimus/base/folder_lock.hpp"
 #include "optimus/comm/self/self.hpp"
 #include "tests/unit/data/data_testing.hpp"
 
@@ -127,19 +128,13 @@ TEST_F(PrepareResume, RefusesOtherOptionsOnAnUnfinishedFolder) {
 }
 
 TEST_F(PrepareResume, RefusesAFolderThatAnotherProcessWrites) {
-  const fs::path out = folder_.path() / "out", pipe = folder_.path() / "slow.txt.gz";
-  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
-  auto o = options(out);
-  o.inputs = {pipe.string()};
-  const pid_t child = fork();
-  if (child == 0) {
-    run_prepare(o);  // waits for the pipe
-    _exit(0);
-  }
-  while (!fs::exists(out / "work" / "plan.json")) usleep(1000);
-  expect_contains(message_of<ConfigError>([&] { run_prepare(o); }), {"another process"});
-  kill(child, SIGKILL);
-  waitpid(child, nullptr, 0);
+  const fs::path out = folder_.path() / "out";
+  fs::create_directories(out / "work");
+  auto held = FolderLock::take(out / "work" / "lock");
+  ASSERT_TRUE(held.has_value());
+  expect_contains(message_of<ConfigError>([&] { run_prepare(options(out)); }), {"another process"});
+  held.reset();
+  run_prepare(options(out));
 }
 
 }  // namespace
