@@ -4,10 +4,10 @@
 
 #include <unordered_map>
 
-#include "optimus/data/data_files.hpp"
 #include "optimus/base/hash.hpp"
 #include "optimus/base/log.hpp"
 #include "optimus/data/byte_alphabet.hpp"
+#include "optimus/data/data_files.hpp"
 #include "optimus/data/tokenizer_json.hpp"
 
 namespace optimus {

@@ -17,7 +17,7 @@ struct LoadedModel {
   ModelConfig config;
   DType dtype = DType::kF32;
   Buffer memory;
-  std::vector<View> weights;   ///< in the order of parameter_specs(config)
+  std::vector<View> weights;  ///< in the order of parameter_specs(config)
 };
 
 /// What `--model` may name: a folder with config.json and safetensors, one with manifest.json, or a run folder, of which the newest checkpoint is taken.

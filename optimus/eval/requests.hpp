@@ -17,10 +17,10 @@ inline constexpr Index kUnconditionalOffset = 1'000'000;
 struct LikelihoodRequest {
   std::string task_name;
   Index doc_id = 0;
-  Index choice = 0;   ///< "idx" in the file
-  Index label = 0;    ///< the right choice of the document
+  Index choice = 0;  ///< "idx" in the file
+  Index label = 0;   ///< the right choice of the document
   std::string context, continuation;
-  std::string origin; ///< "FILE:LINE", for messages
+  std::string origin;  ///< "FILE:LINE", for messages
 };
 
 /// One request a line, plain or gzip.  Errors: DataError naming file and line.

@@ -11,8 +11,8 @@
 namespace optimus {
 
 struct TaskScore {
-  double acc = 0;         ///< share of documents whose choice with the largest log-likelihood is the label
-  double acc_norm = 0;    ///< the same with log-likelihood / code points of the continuation without its one leading space
+  double acc = 0;       ///< share of documents whose choice with the largest log-likelihood is the label
+  double acc_norm = 0;  ///< the same with log-likelihood / code points of the continuation without its one leading space
   Index documents = 0;
 };
 

@@ -41,7 +41,8 @@ void CpuBackend::attention_forward(const AttentionShape& shape, ConstView q, Con
   parallel_items(threads_, num_blocks * pairs, [&](Index item, int thread) {
     // Late queries see most keys: they go first.
     const Index block = num_blocks - 1 - item / pairs, pair = item % pairs, begin = block * query_block;
-    kernels_.attention_forward.run[element(q)](args, pair / shape.heads, pair % shape.heads, begin, std::min(shape.queries, begin + query_block), thread_scratch(thread));
+    kernels_.attention_forward.run[element(q)](args, pair / shape.heads, pair % shape.heads, begin, std::min(shape.queries, begin + query_block),
+                                               thread_scratch(thread));
   });
 }
 
@@ -62,7 +63,8 @@ void CpuBackend::attention_backward(const AttentionShape& shape, ConstView d_o, 
 void CpuBackend::rope(View x, ConstView positions_T, ConstView cos, ConstView sin, Index head_size, bool is_backward) {
   const Index num_rows = positions_T.count();
   if (num_rows == 0 || head_size == 0) return;
-  const RopeArgs args{x.data(), positions_T.as<std::int32_t>(), cos.as<float>(), sin.as<float>(), x.count() / num_rows / head_size, head_size / 2, is_backward ? -1.0F : 1.0F};
+  const RopeArgs args{x.data(),      positions_T.as<std::int32_t>(), cos.as<float>(), sin.as<float>(), x.count() / num_rows / head_size,
+                      head_size / 2, is_backward ? -1.0F : 1.0F};
   parallel_ranges(threads_, num_rows, 16, [&](Index begin, Index end) { kernels_.misc.rope[element(x)](args, begin, end); });
 }
 

@@ -11,11 +11,19 @@
 
 namespace optimus::cpu {
 
-namespace baseline { KernelTable kernel_table(); }
+namespace baseline {
+KernelTable kernel_table();
+}
 #ifdef OPTIMUS_X86_KERNELS
-namespace avx2 { KernelTable kernel_table(); }
-namespace avx512 { KernelTable kernel_table(); }
-namespace avx512_bf16 { KernelTable kernel_table(); }
+namespace avx2 {
+KernelTable kernel_table();
+}
+namespace avx512 {
+KernelTable kernel_table();
+}
+namespace avx512_bf16 {
+KernelTable kernel_table();
+}
 #endif
 
 namespace {
@@ -60,7 +68,8 @@ Isa detect_isa(const char* limit) {
   std::transform(name.begin(), name.end(), name.begin(), [](char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c; });
   const auto* found = std::find_if(kLimits.begin(), kLimits.end(), [&](const auto& entry) { return entry.first == name; });
   if (found == kLimits.end())
-    throw ConfigError("[cpu] ONEDNN_MAX_CPU_ISA is \"" + std::string(limit) + "\", which names no instruction set; use AVX2, AVX512_CORE, AVX512_CORE_BF16 or ALL, or unset it");
+    throw ConfigError("[cpu] ONEDNN_MAX_CPU_ISA is \"" + std::string(limit) +
+                      "\", which names no instruction set; use AVX2, AVX512_CORE, AVX512_CORE_BF16 or ALL, or unset it");
   return std::min(processor_isa(), found->second);
 }
 

@@ -27,7 +27,8 @@ void CpuBackend::embedding_backward(ConstView dx_TD, ConstView ids_T, View dw_VD
   const auto* ids = ids_T.as<std::int32_t>();
   parallel_ranges(threads_, D, 32, [&](Index begin, Index end) {
     for (Index t = 0; t < ids_T.count(); ++t)
-      kernels_.misc.add_into[element(dx_TD)][element(dw_VD)](dx_TD.data() + (t * D + begin) * dx_bytes, dw_VD.data() + (ids[t] * D + begin) * dw_bytes, end - begin);
+      kernels_.misc.add_into[element(dx_TD)][element(dw_VD)](dx_TD.data() + (t * D + begin) * dx_bytes, dw_VD.data() + (ids[t] * D + begin) * dw_bytes,
+                                                             end - begin);
   });
 }
 
@@ -45,7 +46,8 @@ void CpuBackend::convert(ConstView in, View out) {
 }
 
 void CpuBackend::fill_zero(View out) {
-  parallel_ranges(threads_, out.bytes(), kByteGrain, [&](Index begin, Index end) { std::memset(out.data() + begin, 0, static_cast<std::size_t>(end - begin)); });
+  parallel_ranges(threads_, out.bytes(), kByteGrain,
+                  [&](Index begin, Index end) { std::memset(out.data() + begin, 0, static_cast<std::size_t>(end - begin)); });
 }
 
 void CpuBackend::copy(ConstView in, View out) {

@@ -108,7 +108,7 @@ void CpuBackend::combine_forward(ConstView y_RD, ConstView weight_TK, const Disp
 
 void CpuBackend::slot_weights(ConstView weight_TK, const DispatchPlan& plan, View weight_R) {
   const Index K = weight_TK.size(1);
-  const auto *row_offsets = plan.row_offsets_T.as<std::int64_t>();
+  const auto* row_offsets = plan.row_offsets_T.as<std::int64_t>();
   const auto *output_indices = plan.output_indices_R.as<std::int32_t>(), *selected_k = plan.selected_k_R.as<std::int32_t>();
   const auto* weight = weight_TK.as<float>();
   auto* out = weight_R.as<float>();
@@ -120,7 +120,7 @@ void CpuBackend::slot_weights(ConstView weight_TK, const DispatchPlan& plan, Vie
 
 void CpuBackend::slot_weights_backward(ConstView dweight_R, const DispatchPlan& plan, View dweight_TK) {
   const Index K = dweight_TK.size(1);
-  const auto *row_offsets = plan.row_offsets_T.as<std::int64_t>();
+  const auto* row_offsets = plan.row_offsets_T.as<std::int64_t>();
   const auto *output_indices = plan.output_indices_R.as<std::int32_t>(), *selected_k = plan.selected_k_R.as<std::int32_t>();
   const auto* dweight = dweight_R.as<float>();
   auto* out = dweight_TK.as<float>();

@@ -15,7 +15,8 @@ constexpr Index kSumBlock = 32768;
 }  // namespace
 
 void CpuBackend::adamw_update(const AdamWStep& step, ConstView gradient, View master, View exp_avg, View exp_avg_sq, View weight) {
-  const double correction1 = 1.0 - std::pow(step.beta1, static_cast<double>(step.step)), correction2 = 1.0 - std::pow(step.beta2, static_cast<double>(step.step));
+  const double correction1 = 1.0 - std::pow(step.beta1, static_cast<double>(step.step)),
+               correction2 = 1.0 - std::pow(step.beta2, static_cast<double>(step.step));
   AdamWArgs args{};
   args.gradient = gradient.data();
   args.master = master.as<float>();

@@ -28,11 +28,11 @@ template <class T> struct Backward {
   Unit unit;
   Index A, deep;  // deep: units of one row of A
   float scale;
-  float *dk, *dv;                                           // [keys][A], sums over all queries
-  std::uint32_t *q_units, *do_units;                        // a query a column, k along A
-  std::uint32_t *q_rows_units, *do_rows_units;              // an element of A a column, k along queries
+  float *dk, *dv;                               // [keys][A], sums over all queries
+  std::uint32_t *q_units, *do_units;            // a query a column, k along A
+  std::uint32_t *q_rows_units, *do_rows_units;  // an element of A a column, k along queries
   std::uint32_t *k_units, *v_units, *k_rows_units, *ds_units, *tall_units;
-  Stored *p_rows, *ds_rows;                                 // [kKeyBlock][kQueryBlock]
+  Stored *p_rows, *ds_rows;  // [kKeyBlock][kQueryBlock]
   float *scores, *dp, *dq, *lse, *delta;
 
   explicit Backward(Index head_size) : unit(), A(head_size), deep(units_of(unit, head_size)), scale(1.0F / __builtin_sqrtf(static_cast<float>(head_size))) {}
@@ -98,7 +98,8 @@ template <class T> struct Backward {
     pack_rows(unit, rows + first_panel * kTileCols, kQueryBlock, keys, queries, tall_units);
     for (Index d = 0; d < A; d += kTileCols) {
       const int cols = static_cast<int>(A - d < kTileCols ? A - d : kTileCols);
-      multiply<Unit>({tall_units, keys, units}, keys, columns + d * all_units + units_of(unit, first_panel * kTileCols) * kTileCols, units, {sums + d, A, cols, false, true});
+      multiply<Unit>({tall_units, keys, units}, keys, columns + d * all_units + units_of(unit, first_panel * kTileCols) * kTileCols, units,
+                     {sums + d, A, cols, false, true});
     }
   }
 

@@ -14,7 +14,8 @@ template <class T> struct Forward {
   std::uint32_t *q_units, *k_units, *v_units, *p_units;
   float *scores, *o, *top, *total;  // o: a [A][kTileCols] tile for each panel; top, total: running maximum and sum of each query
 
-  explicit Forward(Index head_size) : unit(), A(head_size), q_units_deep(units_of(unit, head_size)), scale(1.0F / __builtin_sqrtf(static_cast<float>(head_size))) {}
+  explicit Forward(Index head_size)
+      : unit(), A(head_size), q_units_deep(units_of(unit, head_size)), scale(1.0F / __builtin_sqrtf(static_cast<float>(head_size))) {}
   Index carve(void* memory) {
     Carver carver{reinterpret_cast<std::uintptr_t>(memory)};
     carver.take(kQueryBlock * q_units_deep, q_units);
@@ -73,7 +74,8 @@ template <class T> struct Forward {
   void run(const AttentionArgs& a, Index head, const Queries& queries) {
     const Index q_ld = a.heads * A, kv_ld = a.kv_heads * A, kv_head = head / (a.heads / a.kv_heads);
     const T* q = static_cast<const T*>(a.q) + (queries.batch * a.queries + queries.begin) * q_ld + head * A;
-    const T *k = static_cast<const T*>(a.k) + queries.batch * a.keys * kv_ld + kv_head * A, *v = static_cast<const T*>(a.v) + queries.batch * a.keys * kv_ld + kv_head * A;
+    const T *k = static_cast<const T*>(a.k) + queries.batch * a.keys * kv_ld + kv_head * A,
+            *v = static_cast<const T*>(a.v) + queries.batch * a.keys * kv_ld + kv_head * A;
     pack_cols(unit, q, q_ld, queries.end - queries.begin, A, q_units);
     bool is_first[kQueryPanels];
     for (bool& is_first_panel : is_first) is_first_panel = true;

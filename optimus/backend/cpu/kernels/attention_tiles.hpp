@@ -12,9 +12,15 @@ inline constexpr int kKeyBlock = 64, kQueryBlock = 256, kQueryPanels = kQueryBlo
 inline constexpr float kInfinity = __builtin_inff();
 
 /// Units and storage of probabilities for tensors of T.
-template <class T> struct UnitsOf { using Unit = Floats; using Stored = float; };
+template <class T> struct UnitsOf {
+  using Unit = Floats;
+  using Stored = float;
+};
 #if defined(__AVX512BF16__)
-template <> struct UnitsOf<Bf16> { using Unit = Pairs; using Stored = Bf16; };
+template <> struct UnitsOf<Bf16> {
+  using Unit = Pairs;
+  using Stored = Bf16;
+};
 #endif
 
 /// Cuts scratch memory into cache-line aligned pieces; starting from 0 it measures.
@@ -79,12 +85,16 @@ struct Mask {
 };
 
 /// A packed side of row panels: `rows` rows, `units` deep.
-struct PackedRows { const std::uint32_t* panels; Index rows, units; };
+struct PackedRows {
+  const std::uint32_t* panels;
+  Index rows, units;
+};
 /// c[rows, cols] (+)= a * b for one packed panel b, over the first `units` of k and at least the first `rows` rows.
 template <class Unit> void multiply(const PackedRows& a, Index rows, const std::uint32_t* b, Index units, const TileOut& c) {
   const RowPanels cut(a.rows);
   for (Index p = 0; p < cut.count && cut.begin(p) < rows; ++p)
-    tile_of<Unit>(cut.height(p))(a.panels + cut.begin(p) * a.units, b, units, {static_cast<float*>(c.c) + cut.begin(p) * c.ld, c.ld, c.cols, false, c.accumulate});
+    tile_of<Unit>(cut.height(p))(a.panels + cut.begin(p) * a.units, b, units,
+                                 {static_cast<float*>(c.c) + cut.begin(p) * c.ld, c.ld, c.cols, false, c.accumulate});
 }
 
 /// Writes a [width][kTileCols] tile, query a lane, as rows of `out`: query `lane` at out + lane * ld.
@@ -114,7 +124,8 @@ inline void put_units(Floats, std::uint32_t* units, F first, F second) {
 #if defined(__AVX512BF16__)
 inline U rounded_rows(F first, F second) { return (U)(__m512i)_mm512_cvtne2ps_pbh((__m512)second, (__m512)first); }
 inline void put_units(Pairs, std::uint32_t* units, F first, F second) {
-  alignas(64) static constexpr std::uint16_t kInterleave[32] = {0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
+  alignas(64) static constexpr std::uint16_t kInterleave[32] = {0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
+                                                                8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
   store_u(units, (U)_mm512_permutexvar_epi16(_mm512_load_si512(kInterleave), (__m512i)rounded_rows(first, second)), All{});
 }
 #endif

@@ -11,7 +11,10 @@ constexpr Index kDepth = 1024, kBlockRows = 8 * kTileRows, kMaxCols = 256, kMaxR
 constexpr Index kPackA = kBlockRows * kDepth, kPackB = kMaxCols * kDepth;
 static_assert(kMaxCols % kTileCols == 0);
 
-struct Scratch { std::uint32_t *a, *b; float* c; };
+struct Scratch {
+  std::uint32_t *a, *b;
+  float* c;
+};
 
 template <class T> const T* entry(const GemmSide& side, Index row, Index k) {
   return static_cast<const T*>(side.data) + (side.k_contiguous ? row * side.ld + k : k * side.ld + row);
@@ -52,8 +55,7 @@ template <class Unit, class A, class B> void run(const GemmTask& task, void* mem
     const Index depth = task.k - k < max_depth ? task.k - k : max_depth;
     if (task.b.k_contiguous) pack_cols(Unit{}, entry<B>(task.b, 0, k), task.b.ld, task.n, depth, scratch.b);
     else pack_cols_strided(Unit{}, entry<B>(task.b, 0, k), task.b.ld, task.n, depth, scratch.b);
-    for (Index m = 0; m < task.m; m += kBlockRows)
-      multiply_rows<Unit, A>(task, m, task.m - m < kBlockRows ? task.m : m + kBlockRows, k, depth, scratch, out);
+    for (Index m = 0; m < task.m; m += kBlockRows) multiply_rows<Unit, A>(task, m, task.m - m < kBlockRows ? task.m : m + kBlockRows, k, depth, scratch, out);
     out.accumulate = true;
   }
   if (uses_sums) finish(task, scratch.c);
@@ -71,6 +73,6 @@ const GemmTable kGemmTable = {{run<Floats, float, float>, run<Bf16Unit, Bf16, Bf
                               4 * (kPackA + kPackB + kMaxRowsDeep * kMaxCols),
                               kMaxCols,
                               kMaxRowsDeep,
-                              {kDepth, kDepth * Bf16Unit::k_per_unit, kDepth}};
+                              {kDepth, kDepth* Bf16Unit::k_per_unit, kDepth}};
 
 }  // namespace optimus::cpu::OPTIMUS_ISA

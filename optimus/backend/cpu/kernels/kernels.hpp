@@ -11,7 +11,11 @@ namespace optimus::cpu {
 using Index = std::int64_t;
 
 /// One side of a product. Entry (row, k) of the side is at data[row * ld + k] if k_contiguous, else at data[k * ld + row].
-struct GemmSide { const void* data; Index ld; bool k_contiguous; };
+struct GemmSide {
+  const void* data;
+  Index ld;
+  bool k_contiguous;
+};
 /// c[m, n] (+)= sum_k a(m, k) * b(n, k)
 struct GemmTask {
   GemmSide a, b;
@@ -23,9 +27,9 @@ struct GemmTable {
   /// [0] f32 x f32, [1] bf16 x bf16, [2] f32 x bf16. `scratch`: scratch_bytes, aligned to 64.
   void (*run[3])(const GemmTask& task, void* scratch);
   Index scratch_bytes;
-  Index max_cols;         ///< n of one task at most this
-  Index max_rows_deep;    ///< m of one task at most this if k > max_depth
-  Index max_depth[3];     ///< k that is summed in one pass
+  Index max_cols;       ///< n of one task at most this
+  Index max_rows_deep;  ///< m of one task at most this if k > max_depth
+  Index max_depth[3];   ///< k that is summed in one pass
 };
 
 struct NormArgs {
@@ -115,8 +119,8 @@ struct MoeTable {
   void (*top_k)(const RouterArgs&, Index begin, Index end);
   void (*router_backward)(const RouterArgs&, Index begin, Index end);
   void (*combine[2])(const CombineArgs&, Index begin, Index end);
-  void (*swiglu_forward[2])(const SwigluArgs&, Index begin, Index end);    ///< elements
-  void (*swiglu_backward[2])(const SwigluArgs&, Index begin, Index end);   ///< elements
+  void (*swiglu_forward[2])(const SwigluArgs&, Index begin, Index end);          ///< elements
+  void (*swiglu_backward[2])(const SwigluArgs&, Index begin, Index end);         ///< elements
   void (*expert_swiglu_backward[2])(const SwigluArgs&, Index begin, Index end);  ///< rows
 };
 

@@ -12,7 +12,10 @@ template <class T> void rms_forward(const NormArgs& a, Index begin, Index end) {
     const T* x = static_cast<const T*>(a.x) + t * D;
     T* y = static_cast<T*>(a.y) + t * D;
     F squares{};
-    for_vectors(D, [&](Index d, auto n) { const F v = load(x + d, n); squares = fma(v, v, squares); });
+    for_vectors(D, [&](Index d, auto n) {
+      const F v = load(x + d, n);
+      squares = fma(v, v, squares);
+    });
     const float rstd = 1.0F / __builtin_sqrtf(sum(squares) / static_cast<float>(D) + a.eps);
     a.rstd[t] = rstd;
     for_vectors(D, [&](Index d, auto n) { store(y + d, load(x + d, n) * rstd * load(gain + d, n), n); });
@@ -51,7 +54,10 @@ template <class T> void layer_forward(const NormArgs& a, Index begin, Index end)
     F total{}, squares{};
     for_vectors(D, [&](Index d, auto n) { total += load(x + d, n); });
     const float mean = sum(total) / static_cast<float>(D);
-    for_vectors(D, [&](Index d, auto n) { const F v = keep(load(x + d, n) - mean, n, 0.0F); squares = fma(v, v, squares); });
+    for_vectors(D, [&](Index d, auto n) {
+      const F v = keep(load(x + d, n) - mean, n, 0.0F);
+      squares = fma(v, v, squares);
+    });
     const float rstd = 1.0F / __builtin_sqrtf(sum(squares) / static_cast<float>(D) + a.eps);
     a.mean[t] = mean;
     a.rstd[t] = rstd;
@@ -83,7 +89,9 @@ template <class T> void layer_backward(const NormArgs& a, Index begin, Index end
 
 }  // namespace
 
-const NormTable kNormTable = {{rms_forward<float>, rms_forward<Bf16>}, {rms_backward<float>, rms_backward<Bf16>},
-                              {layer_forward<float>, layer_forward<Bf16>}, {layer_backward<float>, layer_backward<Bf16>}};
+const NormTable kNormTable = {{rms_forward<float>, rms_forward<Bf16>},
+                              {rms_backward<float>, rms_backward<Bf16>},
+                              {layer_forward<float>, layer_forward<Bf16>},
+                              {layer_backward<float>, layer_backward<Bf16>}};
 
 }  // namespace optimus::cpu::OPTIMUS_ISA

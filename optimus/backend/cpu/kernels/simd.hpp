@@ -21,7 +21,9 @@ inline constexpr int kLanes = 4;
 #endif
 
 /// Storage of a bfloat16 (optimus/base/bf16.hpp has inline code, which must not be compiled here).
-struct Bf16 { std::uint16_t bits; };
+struct Bf16 {
+  std::uint16_t bits;
+};
 
 typedef float F __attribute__((vector_size(4 * kLanes)));
 typedef std::int32_t I __attribute__((vector_size(4 * kLanes)));
@@ -29,8 +31,12 @@ typedef std::uint32_t U __attribute__((vector_size(4 * kLanes)));
 typedef std::uint16_t H __attribute__((vector_size(2 * kLanes)));
 
 /// How much of a vector a load or store touches: all of it, or the first n lanes (the others read as 0).
-struct All { static constexpr int n = kLanes; };
-struct Some { int n; };
+struct All {
+  static constexpr int n = kLanes;
+};
+struct Some {
+  int n;
+};
 
 /// Calls body(i, All{}) for every whole vector of [0, n), then body(i, Some{rest}) for what is left.
 template <class Body> inline void for_vectors(Index n, Body&& body) {
@@ -41,11 +47,23 @@ template <class Body> inline void for_vectors(Index n, Body&& body) {
 
 inline F splat(float x) { return F{} + x; }
 
-inline F load(const float* p, All) { F v; __builtin_memcpy(&v, p, sizeof v); return v; }
+inline F load(const float* p, All) {
+  F v;
+  __builtin_memcpy(&v, p, sizeof v);
+  return v;
+}
 inline void store(float* p, F v, All) { __builtin_memcpy(p, &v, sizeof v); }
-inline U load_u(const std::uint32_t* p, All) { U v; __builtin_memcpy(&v, p, sizeof v); return v; }
+inline U load_u(const std::uint32_t* p, All) {
+  U v;
+  __builtin_memcpy(&v, p, sizeof v);
+  return v;
+}
 inline void store_u(std::uint32_t* p, U v, All) { __builtin_memcpy(p, &v, sizeof v); }
-inline U load_u(const std::uint16_t* p, All) { H h; __builtin_memcpy(&h, p, sizeof h); return __builtin_convertvector(h, U); }
+inline U load_u(const std::uint16_t* p, All) {
+  H h;
+  __builtin_memcpy(&h, p, sizeof h);
+  return __builtin_convertvector(h, U);
+}
 
 #if defined(__AVX512F__)
 inline __mmask16 mask_of(Some s) { return static_cast<__mmask16>((1U << s.n) - 1U); }
@@ -55,11 +73,23 @@ inline U load_u(const std::uint32_t* p, Some s) { return (U)_mm512_maskz_loadu_e
 inline void store_u(std::uint32_t* p, U v, Some s) { _mm512_mask_storeu_epi32(p, mask_of(s), (__m512i)v); }
 inline U load_u(const std::uint16_t* p, Some s) { return (U)_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask_of(s), p)); }
 #else
-inline F load(const float* p, Some s) { F v{}; __builtin_memcpy(&v, p, 4 * static_cast<std::size_t>(s.n)); return v; }
+inline F load(const float* p, Some s) {
+  F v{};
+  __builtin_memcpy(&v, p, 4 * static_cast<std::size_t>(s.n));
+  return v;
+}
 inline void store(float* p, F v, Some s) { __builtin_memcpy(p, &v, 4 * static_cast<std::size_t>(s.n)); }
-inline U load_u(const std::uint32_t* p, Some s) { U v{}; __builtin_memcpy(&v, p, 4 * static_cast<std::size_t>(s.n)); return v; }
+inline U load_u(const std::uint32_t* p, Some s) {
+  U v{};
+  __builtin_memcpy(&v, p, 4 * static_cast<std::size_t>(s.n));
+  return v;
+}
 inline void store_u(std::uint32_t* p, U v, Some s) { __builtin_memcpy(p, &v, 4 * static_cast<std::size_t>(s.n)); }
-inline U load_u(const std::uint16_t* p, Some s) { H h{}; __builtin_memcpy(&h, p, 2 * static_cast<std::size_t>(s.n)); return __builtin_convertvector(h, U); }
+inline U load_u(const std::uint16_t* p, Some s) {
+  H h{};
+  __builtin_memcpy(&h, p, 2 * static_cast<std::size_t>(s.n));
+  return __builtin_convertvector(h, U);
+}
 #endif
 
 template <class N> inline F load(const Bf16* p, N n) { return (F)(load_u(&p->bits, n) << 16); }
@@ -70,7 +100,10 @@ inline U round_bf16(F v) {
   const U rounded = (u + 0x7fffU + ((u >> 16) & 1U)) >> 16;
   return (v == v) ? rounded : ((u >> 16) | 0x40U);
 }
-inline void store_halves(Bf16* p, U v, All) { const H h = __builtin_convertvector(v, H); __builtin_memcpy(p, &h, sizeof h); }
+inline void store_halves(Bf16* p, U v, All) {
+  const H h = __builtin_convertvector(v, H);
+  __builtin_memcpy(p, &h, sizeof h);
+}
 inline void store_halves(Bf16* p, U v, Some s) {
 #if defined(__AVX512F__)
   _mm512_mask_cvtepi32_storeu_epi16(p, mask_of(s), (__m512i)v);

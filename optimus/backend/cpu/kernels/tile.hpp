@@ -20,8 +20,12 @@ inline constexpr bool kHasPairs = false;
 #endif
 
 /// What a unit holds when both sides are bf16 (kPairs where possible), else floats.
-struct Floats { static constexpr int k_per_unit = 1; };
-struct Pairs { static constexpr int k_per_unit = 2; };
+struct Floats {
+  static constexpr int k_per_unit = 1;
+};
+struct Pairs {
+  static constexpr int k_per_unit = 2;
+};
 
 inline Index units_of(Floats, Index depth) { return depth; }
 inline Index units_of(Pairs, Index depth) { return (depth + 1) / 2; }
@@ -36,7 +40,11 @@ inline U load_row_units(Floats, const float* p, Index left) { return left >= kLa
 inline U load_row_units(Floats, const Bf16* p, Index left) { return left >= kLanes ? (U)load(p, All{}) : (U)load(p, Some{static_cast<int>(left)}); }
 #if defined(__AVX512BF16__)
 inline U load_row_units(Pairs, const Bf16* p, Index left) {
-  if (left >= 2 * kLanes) { U v; __builtin_memcpy(&v, p, sizeof v); return v; }
+  if (left >= 2 * kLanes) {
+    U v;
+    __builtin_memcpy(&v, p, sizeof v);
+    return v;
+  }
   return (U)_mm512_maskz_loadu_epi16(static_cast<__mmask32>((1ULL << left) - 1ULL), p);
 }
 #endif
@@ -150,8 +158,10 @@ template <class Unit, class T> inline void pack_whole_columns(Unit unit, const T
 }
 #if defined(__AVX512BF16__)
 inline void pack_whole_columns(Pairs, const Bf16* row, Index ld, bool has_next, std::uint32_t* out) {
-  alignas(64) static constexpr std::uint16_t kLow[32] = {0, 32, 1, 33, 2, 34, 3, 35, 4, 36, 5, 37, 6, 38, 7, 39, 8, 40, 9, 41, 10, 42, 11, 43, 12, 44, 13, 45, 14, 46, 15, 47};
-  alignas(64) static constexpr std::uint16_t kHigh[32] = {16, 48, 17, 49, 18, 50, 19, 51, 20, 52, 21, 53, 22, 54, 23, 55, 24, 56, 25, 57, 26, 58, 27, 59, 28, 60, 29, 61, 30, 62, 31, 63};
+  alignas(64) static constexpr std::uint16_t kLow[32] = {0, 32, 1, 33, 2,  34, 3,  35, 4,  36, 5,  37, 6,  38, 7,  39,
+                                                         8, 40, 9, 41, 10, 42, 11, 43, 12, 44, 13, 45, 14, 46, 15, 47};
+  alignas(64) static constexpr std::uint16_t kHigh[32] = {16, 48, 17, 49, 18, 50, 19, 51, 20, 52, 21, 53, 22, 54, 23, 55,
+                                                          24, 56, 25, 57, 26, 58, 27, 59, 28, 60, 29, 61, 30, 62, 31, 63};
   const __m512i first = _mm512_loadu_si512(row), second = has_next ? _mm512_loadu_si512(row + ld) : _mm512_setzero_si512();
   _mm512_storeu_si512(out, _mm512_permutex2var_epi16(first, _mm512_load_si512(kLow), second));
   _mm512_storeu_si512(out + kLanes, _mm512_permutex2var_epi16(first, _mm512_load_si512(kHigh), second));
@@ -165,7 +175,10 @@ template <class Unit, class T> inline void pack_cols_strided(Unit unit, const T*
     for (Index w = 0; w < whole; w += kTileCols) pack_whole_columns(unit, row + w, ld, has_next, panels + w * units + u * kTileCols);
     std::uint32_t* last = panels + whole * units + u * kTileCols;
     for (Index w = whole; w < cols; w += kLanes, last += kLanes)
-      store_u(last, cols - w >= kLanes ? column_units(unit, row + w, ld, has_next, All{}) : column_units(unit, row + w, ld, has_next, Some{static_cast<int>(cols - w)}), All{});
+      store_u(
+          last,
+          cols - w >= kLanes ? column_units(unit, row + w, ld, has_next, All{}) : column_units(unit, row + w, ld, has_next, Some{static_cast<int>(cols - w)}),
+          All{});
     if (cols > whole && cols - whole <= kLanes) store_u(last, U{}, All{});
   }
 }
@@ -200,7 +213,8 @@ template <int Rows, class T> [[gnu::always_inline]] inline void put_part(const F
 }
 
 /// The register tile: `Rows` x kTileCols sums over `units` steps.
-template <class Unit, int Rows> inline void accumulate_tile(Unit unit, const std::uint32_t* a, const std::uint32_t* b, Index units, F (&acc)[Rows][kTileVectors]) {
+template <class Unit, int Rows> inline void accumulate_tile(Unit unit, const std::uint32_t* a, const std::uint32_t* b, Index units,
+                                                            F (&acc)[Rows][kTileVectors]) {
   for (Index k = 0; k < units; ++k, a += Rows, b += kTileCols) {
     U b_k[kTileVectors];
 #pragma GCC unroll 2
@@ -236,7 +250,7 @@ using TileFunction = void (*)(const std::uint32_t* a, const std::uint32_t* b, In
 /// tile<Unit, rows> for rows in [1, kTileRows].
 template <class Unit> inline TileFunction tile_of(int rows) {
   static constexpr TileFunction kTiles[] = {
-      tile<Unit, 1>, tile<Unit, 2>, tile<Unit, 3>, tile<Unit, 4>, tile<Unit, 5>, tile<Unit, 6>,
+      tile<Unit, 1>, tile<Unit, 2>, tile<Unit, 3>, tile<Unit, 4>,  tile<Unit, 5>,  tile<Unit, 6>,
 #if defined(__AVX512F__)
       tile<Unit, 7>, tile<Unit, 8>, tile<Unit, 9>, tile<Unit, 10>, tile<Unit, 11>, tile<Unit, 12>, tile<Unit, 13>, tile<Unit, 14>,
 #endif
