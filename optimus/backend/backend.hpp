@@ -2,7 +2,7 @@
 // What a device must be able to compute: a few families of kernels behind one interface.
 //
 // Kernels trust their arguments: optimus/ops/ checks shapes and types, documents each operation, and is what everybody else calls.
-// Implementations: ref (oracle: plain loops, double accumulation, also f64), cpu (threads, SIMD, oneDNN), dry (computes nothing, counts).
+// Implementations: ref (oracle: plain loops, double accumulation, also f64), cpu (threads, SIMD, register tiles), dry (computes nothing, counts).
 
 #include <string>
 
