@@ -1,7 +1,6 @@
 // Interrupted calls of prepare: the next one goes on, and the bytes are those of a call that was never interrupted.
 
 #include <signal.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
