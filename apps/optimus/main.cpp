@@ -60,7 +60,7 @@ void flush_results() {
 int run(int argc, char** argv) {
   CLI::App app(
       "Pretrains mixture-of-experts language models.\n\nFirst steps:\n  optimus prepare --out data/corpus --tokenizer bytes --sequence-length 256 corpus.txt\n "
-      " optimus pretrain configs/quickstart.toml",
+      " optimus pretrain configs/quickstart.toml --set data.path=data/corpus",
       "optimus");
   app.require_subcommand(1);
   app.set_version_flag("--version", OPTIMUS_VERSION);

@@ -88,7 +88,10 @@ struct RunConfig {
 };
 template <class Visitor> void describe(Visitor& v, RunConfig& c) {
   v.table("run", c.run, "The run as a whole.");
-  v.table("model", c.model, "The network: a preset or a Hugging Face config.json, then single fields under their Hugging Face names.");
+  v.table("model", c.model,
+          "The network: a preset or a Hugging Face config.json, then single fields under their Hugging Face names. A field that none of them gives is "
+          "mula-7b-a1b's: "
+          "vocab_size 50304, hidden_size 2048, 16 layers, 16 heads, intermediate_size 1024, 64 experts, 8 of them for a token.");
   v.table("moe", c.moe, "The expert layers.");
   v.table("data", c.data, "What is read.");
   v.table("batch", c.batch, "How much of it in a step.");

@@ -111,6 +111,9 @@ struct Trainer::Impl {
       log_warning("[data] fewer samples ({}) than global_batch ({}): a step sees some of them more than once", sampler->samples_per_epoch(),
                   config.batch.global_batch);
     }
+    const Index ids = sampler->datasets().front().info().vocab_size;
+    if (config.shape.vocab_size / 2 > ids)
+      log_warning("[data] the model has a vocabulary of {} ids, the data use {}: is model.vocab_size meant to be so large?", config.shape.vocab_size, ids);
     if (config.optimizer.lr_min > config.optimizer.lr)
       log_warning("[optimizer] lr_min {} is above lr {}: the learning rate will rise", config.optimizer.lr_min, config.optimizer.lr);
   }
