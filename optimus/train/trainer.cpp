@@ -175,7 +175,7 @@ struct Trainer::Impl {
     return train_step->run(*batch, settings, hooks, seconds);
   }
 
-  void read_batch() {
+  void read_batch() const {
     const Index rows = config.batch.global_batch / mesh.data_ranks(), first = position.next_sample + mesh.data_index(world.rank()) * rows;
     batch->read(*sampler, first, rows);
   }
@@ -219,7 +219,7 @@ struct Trainer::Impl {
     record.mfu = peak_flops > 0 ? record.flops_per_s / peak_flops : 0;
   }
 
-  void save_if_due(Index step, PhaseSeconds& seconds) {
+  void save_if_due(Index step, PhaseSeconds& seconds) const {
     Timer timer;
     checkpoints->poll();
     if (is_due(config.checkpoint.persistent_interval, step)) checkpoints->save_persistent(position);
