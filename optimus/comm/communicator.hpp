@@ -1,5 +1,5 @@
 #pragma once
-// A group of ranks that exchange tensors. One implementation a folder: self (one rank), mpi.
+// A group of ranks that exchange tensors. One implementation a folder: self (one rank), mpi, dry (moves nothing).
 
 #include <memory>
 #include <span>
