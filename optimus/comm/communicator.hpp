@@ -50,6 +50,9 @@ class Communicator {
   virtual void send(ConstView data, Index to, int tag) = 0;
   virtual void receive(View data, Index from, int tag) = 0;
   virtual void barrier() = 0;
+  /// Lets transfers under way progress, here and in all groups made from the same world; never blocks. Transports move data only while they are
+  /// called: who computes for long in one piece calls this in between. Nearly free where nothing is under way.
+  virtual void poll() = 0;
 
   /// Non-blocking forms; same results, bit for bit.
   [[nodiscard]] virtual std::unique_ptr<Request> start_reduce_scatter(ConstView input, View output) = 0;

@@ -37,6 +37,7 @@ class DryCommunicator final : public Communicator {
   void send(ConstView, Index to, int tag) override { check_peer("send", to, tag); }
   void receive(View, Index from, int tag) override { check_peer("receive", from, tag); }
   void barrier() override {}
+  void poll() override {}
 
   [[nodiscard]] std::unique_ptr<Request> start_reduce_scatter(ConstView input, View output) override {
     reduce_scatter(input, output);

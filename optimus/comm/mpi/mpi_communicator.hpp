@@ -28,6 +28,7 @@ class MpiCommunicator final : public Communicator {
   void send(ConstView data, Index to, int tag) override { start_send(data, to, tag)->wait(); }
   void receive(View data, Index from, int tag) override { start_receive(data, from, tag)->wait(); }
   void barrier() override;
+  void poll() override { engine_.poll(); }
 
   [[nodiscard]] std::unique_ptr<Request> start_reduce_scatter(ConstView input, View output) override;
   [[nodiscard]] std::unique_ptr<Request> start_all_gather(ConstView input, View output) override;

@@ -61,6 +61,7 @@ class SelfCommunicator final : public Communicator {
     if (!take(data, tag)) throw CommError(fmt::format("[comm] receive over {} (1 member){}: nothing was sent with tag {}", name_, suffix(), tag));
   }
   void barrier() override {}
+  void poll() override {}
 
   [[nodiscard]] std::unique_ptr<Request> start_reduce_scatter(ConstView input, View output) override {
     return done([&] { reduce_scatter(input, output); });

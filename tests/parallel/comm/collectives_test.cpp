@@ -1,5 +1,6 @@
 #include <numeric>
 
+#include "optimus/base/timer.hpp"
 #include "support.hpp"
 
 namespace optimus::test {
@@ -138,6 +139,38 @@ TEST_P(Transports, NonBlockingFormsGiveTheSameBitsWithManyUnderWay) {
       EXPECT_EQ(std::memcmp(gathered.part(m * mine.count(), (m + 1) * mine.count()).data(), inputs[static_cast<std::size_t>(m)].view().data(),
                             static_cast<std::size_t>(mine.view().bytes())),
                 0);
+  }
+}
+
+TEST_P(Transports, PollAloneBringsATransferToItsEnd) {
+  for (const Index count : {Index{5}, Index{4099}}) {
+    std::vector<Tensor> inputs = inputs_of_all(DType::kF32, count);
+    Tensor mine = inputs[static_cast<std::size_t>(rank())];
+    const Tensor wanted = reduced(inputs, DType::kF32, 0, count, Reduce::kSum);
+    const auto request = comm().start_all_reduce(mine.view(), Reduce::kSum);
+    const Timer timer;
+    while (!(mine == wanted) && timer.seconds() < kTimeLimit) comm().poll();
+    EXPECT_EQ(mine, wanted);
+    request->wait();
+  }
+  for (int i = 0; i < 1000; ++i) comm().poll();  // nothing under way
+}
+
+TEST_P(Transports, RepeatedReductionsGiveTheSameBits) {
+  for (const DType dtype : {DType::kBF16, DType::kF32}) {
+    const Index count = 4099;
+    Tensor mine(dtype, count * size()), first_scattered(dtype, count);
+    mine.fill_numbers(rank());
+    Tensor first_summed = mine;
+    comm().all_reduce(first_summed.view(), Reduce::kSum);
+    comm().reduce_scatter(mine.view(), first_scattered.view());
+    for (int i = 0; i < 10; ++i) {
+      Tensor summed = mine, scattered(dtype, count);
+      comm().all_reduce(summed.view(), Reduce::kSum);
+      comm().reduce_scatter(mine.view(), scattered.view());
+      ASSERT_EQ(summed, first_summed) << dtype_name(dtype) << ", repetition " << i;
+      ASSERT_EQ(scattered, first_scattered) << dtype_name(dtype) << ", repetition " << i;
+    }
   }
 }
 

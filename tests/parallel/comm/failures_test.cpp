@@ -93,6 +93,28 @@ TEST(Failures, EveryWaitEndsAfterTheLimitNamingTheAbsentRank) {
       Tensor input(DType::kBF16, 2 * c.size()), output(DType::kBF16, 2);
       c.start_reduce_scatter(input.view(), output.view())->wait();
     });
+    expect_late(absent, "all_gather", [](Communicator& c) {
+      Tensor input(DType::kBF16, 2), output(DType::kBF16, 2 * c.size());
+      c.all_gather(input.view(), output.view());
+    });
+    const std::vector<Index> twos(static_cast<std::size_t>(world().size()), 2);
+    expect_late(absent, "all_gather_v", [&](Communicator& c) {
+      Tensor input(DType::kU8, 2), output(DType::kU8, 2 * c.size());
+      c.all_gather_v(input.view(), output.view(), twos);
+    });
+    expect_late(absent, "all_to_all_v", [&](Communicator& c) {
+      Tensor input(DType::kF32, 2 * c.size()), output(DType::kF32, 2 * c.size());
+      c.all_to_all_v(input.view(), twos, output.view(), twos);
+    });
+  }
+}
+
+TEST(Failures, ReceivingFromASilentRankEndsAfterTheLimitNamingIt) {
+  if (world().size() == 1) return;
+  for (Index absent = 0; absent < world().size(); ++absent) {
+    const auto from = [&](Communicator& c) { return c.size() - 1 - absent; };  // the groups of this test count backwards
+    expect_late(absent, "receive", [&](Communicator& c) { c.receive(Tensor(DType::kF32, 3).view(), from(c), 0); });
+    expect_late(absent, "broadcast", [&](Communicator& c) { c.broadcast(Tensor(DType::kF32, 3).view(), from(c)); });
   }
 }
 
