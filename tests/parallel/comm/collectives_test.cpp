@@ -1,6 +1,7 @@
 #include <numeric>
 
 #include "optimus/base/timer.hpp"
+#include "optimus/comm/delayed/delayed.hpp"
 #include "support.hpp"
 
 namespace optimus::test {
@@ -205,11 +206,15 @@ TEST_P(Transports, TextsAreGatheredAndBroadcast) {
 }
 
 std::unique_ptr<Communicator> make_world() { return mpi().world(); }
+std::unique_ptr<Communicator> make_delayed_world() {
+  return make_delayed_communicator(mpi().world(), [](std::string_view) { return Link{.latency_s = 2e-5, .bytes_per_s = 1e9}; });
+}
 const Transport kTransports[] = {
     {"self", [] { return make_self_communicator(); }, {}},
     {"mpi", make_world, {}},
     {"mpi_short_messages", make_world, {.message_bytes = 100, .staging_bytes = 1, .gathered_reduce_bytes = 0}},
     {"mpi_trees", make_world, {.gathered_reduce_bytes = 1 << 20, .direct_members = 1, .peers_per_round = 1}},
+    {"delayed", make_delayed_world, {}},
 };
 INSTANTIATE_TEST_SUITE_P(All, Transports, testing::ValuesIn(kTransports), [](const auto& test) { return test.param.name; });
 
