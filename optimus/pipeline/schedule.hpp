@@ -46,10 +46,10 @@ struct Schedule {
 
 /// The schedule asked for.
 ///
-///   gpipe        all forwards, then all backwards.                                      Huang et al. 2019, arXiv:1811.06965
-///   1f1b         P-1-p forwards ahead on stage p, then a forward and a backward in turn.  Narayanan et al. 2019, PipeDream-Flush
-///   interleaved  the same over V chunks, 2(P-1-p) + (V-1)P forwards ahead; V = 1 is 1f1b.  Narayanan et al. 2021, arXiv:2104.04473, §2.2
-///   zero_bubble  1f1b with the weight part of micro-batch m after the input part of m+p: ZB-H1.  Qi et al. 2024, arXiv:2401.10241, §2.2
+///   gpipe        all forwards, then all backwards.  Source: Huang et al. 2019, arXiv:1811.06965
+///   1f1b         P-1-p forwards ahead on stage p, then a forward and a backward in turn.  Source: Narayanan et al. 2021, arXiv:2006.09503
+///   interleaved  the same over V chunks, 2(P-1-p) + (V-1)P forwards ahead; V = 1 is 1f1b.  Source: Narayanan et al. 2021, arXiv:2104.04473
+///   zero_bubble  1f1b with the weight part of micro-batch m after the input part of m+p: ZB-H1.  Source: Qi et al. 2024, arXiv:2401.10241
 ///   forward      groups of P micro-batches through chunk after chunk.
 ///
 /// Order:   on every stage and chunk forwards run in the order of micro-batches, and so do input gradients and weight gradients: sums over micro-batches
@@ -71,7 +71,7 @@ struct Schedule {
 /// Errors:  InternalError naming the stage and the action.
 void validate(const Schedule& schedule);
 
-/// "F3", "B3" (both parts), "I3" and "W3" (input and weight part); with several chunks a letter says which: "F3b" is chunk 1.
+/// "F3", "B3" (both parts or the input part), "W3" (the weight part); with several chunks a letter says which: "F3b" is chunk 1.
 [[nodiscard]] std::string label(const Action& action, Index virtual_stages);
 /// One line a stage: "stage 0: F0 F1 B0 B1".
 [[nodiscard]] std::string print(const Schedule& schedule);

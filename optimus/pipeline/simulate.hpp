@@ -35,7 +35,7 @@ struct Simulation {
 ///   zero_bubble    b / (M (F+B+W) + b)  with  b = (P-1)(F+B) - (min(M, P)-1) W,  for W <= B; for M >= P that is b = (P-1)(F+B-W)
 ///   forward        (P-1) / (VM + P-1)   for M a multiple of P, or V = 1
 ///
-/// Source: arXiv:2104.04473 §2.2, arXiv:2401.10241 table 2.  Errors: ConfigError for an unknown name, or times as simulate().
+/// Source: arXiv:2104.04473, arXiv:2401.10241.  Errors: ConfigError for an unknown name, or times as simulate().
 [[nodiscard]] double bubble_formula(const Schedule& schedule, const StageTimes& times);
 
 }  // namespace optimus::pipeline
