@@ -33,6 +33,14 @@ void check_reduce_scatter(const Communicator& comm, ConstView input, ConstView o
     reject(comm, "reduce_scatter", fmt::format("input has {} elements, output {}; input must be one output for each member", input.count(), output.count()));
 }
 
+void check_reduce_scatter_v(const Communicator& comm, ConstView input, ConstView output, std::span<const Index> counts) {
+  check_dtypes(comm, "reduce_scatter_v", input, output);
+  const Index total = sum_of(comm, "reduce_scatter_v", counts), mine = counts[static_cast<std::size_t>(comm.rank())];
+  if (input.count() != total) reject(comm, "reduce_scatter_v", fmt::format("input has {} elements, the counts add up to {}", input.count(), total));
+  if (output.count() != mine)
+    reject(comm, "reduce_scatter_v", fmt::format("output has {} elements, the count of member {} is {}", output.count(), comm.rank(), mine));
+}
+
 void check_all_gather(const Communicator& comm, ConstView input, ConstView output) {
   check_dtypes(comm, "all_gather", input, output);
   if (output.count() != checked_mul(input.count(), comm.size()))

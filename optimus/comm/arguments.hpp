@@ -9,6 +9,7 @@ namespace optimus::arguments {
 
 // Each throws ShapeError naming the collective, the group and the counts.
 void check_reduce_scatter(const Communicator& comm, ConstView input, ConstView output);
+void check_reduce_scatter_v(const Communicator& comm, ConstView input, ConstView output, std::span<const Index> counts);
 void check_all_gather(const Communicator& comm, ConstView input, ConstView output);
 void check_all_gather_v(const Communicator& comm, ConstView input, ConstView output, std::span<const Index> counts);
 void check_all_to_all_v(const Communicator& comm, ConstView input, std::span<const Index> send_counts, ConstView output, std::span<const Index> recv_counts);

@@ -23,6 +23,14 @@ class Request {
   [[nodiscard]] virtual bool test() = 0;
 };
 
+/// Work of several stages that has to go on while ranks wait for something else.
+class Progress {
+ public:
+  virtual ~Progress() = default;
+  /// Looks whether the next stage can start; never blocks.
+  virtual void advance() = 0;
+};
+
 /// Collectives over one group. Every member calls the same ones in the same order; one thread at a time.
 ///
 /// Counts are elements, 64-bit; zero elements are allowed. Floating sums: fp32 and fp64 in their own precision, bf16 accumulated in
@@ -53,11 +61,18 @@ class Communicator {
   /// Lets transfers under way progress, here and in all groups made from the same world; never blocks. Transports move data only while they are
   /// called: who computes for long in one piece calls this in between. Nearly free where nothing is under way.
   virtual void poll() = 0;
+  /// From now on poll() and every wait, in any group made from the same world, also calls progress.advance(). Until remove_progress().
+  virtual void add_progress(Progress& progress) = 0;
+  virtual void remove_progress(Progress& progress) noexcept = 0;
 
   /// Non-blocking forms; same results, bit for bit.
   [[nodiscard]] virtual std::unique_ptr<Request> start_reduce_scatter(ConstView input, View output) = 0;
   [[nodiscard]] virtual std::unique_ptr<Request> start_all_gather(ConstView input, View output) = 0;
   [[nodiscard]] virtual std::unique_ptr<Request> start_all_reduce(View data, Reduce reduce) = 0;
+  /// Part m of input has counts[m] elements; output = reduce over members of part rank(). output may be that part of input.
+  [[nodiscard]] virtual std::unique_ptr<Request> start_reduce_scatter_v(ConstView input, View output, std::span<const Index> counts, Reduce reduce) = 0;
+  /// As all_gather_v. input may be part rank() of output.
+  [[nodiscard]] virtual std::unique_ptr<Request> start_all_gather_v(ConstView input, View output, std::span<const Index> counts) = 0;
   [[nodiscard]] virtual std::unique_ptr<Request> start_send(ConstView data, Index to, int tag) = 0;
   [[nodiscard]] virtual std::unique_ptr<Request> start_receive(View data, Index from, int tag) = 0;
 

@@ -87,11 +87,7 @@ class Decorator final : public DelayedCommunicator {
   void all_reduce(View data, Reduce reduce) override { start_all_reduce(data, reduce)->wait(); }
   void reduce_scatter(ConstView input, View output) override { start_reduce_scatter(input, output)->wait(); }
   void all_gather(ConstView input, View output) override { start_all_gather(input, output)->wait(); }
-  void all_gather_v(ConstView input, View output, std::span<const Index> counts) override {
-    arguments::check_all_gather_v(*this, input, output, counts);
-    const Index left_out = counts[static_cast<std::size_t>((rank() + 1) % size())];
-    delay(output.bytes() - left_out * dtype_bytes(output.dtype()), [&] { inner_.all_gather_v(input, output, counts); });
-  }
+  void all_gather_v(ConstView input, View output, std::span<const Index> counts) override { start_all_gather_v(input, output, counts)->wait(); }
   void all_to_all_v(ConstView input, std::span<const Index> send_counts, View output, std::span<const Index> recv_counts) override {
     arguments::check_all_to_all_v(*this, input, send_counts, output, recv_counts);
     const Index kept = send_counts[static_cast<std::size_t>(rank())];
@@ -106,6 +102,8 @@ class Decorator final : public DelayedCommunicator {
     delay(0, [&] { inner_.barrier(); });
   }
   void poll() override { inner_.poll(); }
+  void add_progress(Progress& progress) override { inner_.add_progress(progress); }
+  void remove_progress(Progress& progress) noexcept override { inner_.remove_progress(progress); }
 
   [[nodiscard]] std::unique_ptr<Request> start_reduce_scatter(ConstView input, View output) override {
     return start_delayed(input.bytes() / size() * (size() - 1), [&] { return inner_.start_reduce_scatter(input, output); });
@@ -115,6 +113,14 @@ class Decorator final : public DelayedCommunicator {
   }
   [[nodiscard]] std::unique_ptr<Request> start_all_reduce(View data, Reduce reduce) override {
     return start_delayed(2 * (data.bytes() - data.bytes() / size()), [&] { return inner_.start_all_reduce(data, reduce); });
+  }
+  [[nodiscard]] std::unique_ptr<Request> start_reduce_scatter_v(ConstView input, View output, std::span<const Index> counts, Reduce reduce) override {
+    return start_delayed(input.bytes() - output.bytes(), [&] { return inner_.start_reduce_scatter_v(input, output, counts, reduce); });
+  }
+  [[nodiscard]] std::unique_ptr<Request> start_all_gather_v(ConstView input, View output, std::span<const Index> counts) override {
+    arguments::check_all_gather_v(*this, input, output, counts);
+    const Index left_out = counts[static_cast<std::size_t>((rank() + 1) % size())];
+    return start_delayed(output.bytes() - left_out * dtype_bytes(output.dtype()), [&] { return inner_.start_all_gather_v(input, output, counts); });
   }
   [[nodiscard]] std::unique_ptr<Request> start_send(ConstView data, Index to, int tag) override {
     if (to == rank()) return inner_.start_send(data, to, tag);

@@ -37,8 +37,8 @@ struct DelayTotals {
 /// sender's link is: both read the clock of one machine. Requests honour this in wait() and test(); what has to wait lets other transfers progress.
 ///
 /// Bytes that member r of n sends, for views of B bytes, as in a ring:
-///   all_reduce 2 B (n-1)/n;  reduce_scatter B_input (n-1)/n;  all_gather B_input (n-1);  all_gather_v B_output - part of member r+1;
-///   all_to_all_v B_input - own part;  broadcast and send B;  barrier 0.  A group of one and a message to oneself are not delayed.
+///   all_reduce 2 B (n-1)/n;  reduce_scatter B_input (n-1)/n;  all_gather B_input (n-1);  reduce_scatter_v B_input - own part;
+///   all_gather_v B_output - part of member r+1;  all_to_all_v B_input - own part;  broadcast and send B;  barrier 0.  A group of one and a message to oneself are not delayed.
 class DelayedCommunicator : public Communicator {
  public:
   /// One entry for each name of a group, in the order of their making; groups that are gone are in it.

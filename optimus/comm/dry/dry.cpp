@@ -38,6 +38,8 @@ class DryCommunicator final : public Communicator {
   void receive(View, Index from, int tag) override { check_peer("receive", from, tag); }
   void barrier() override {}
   void poll() override {}
+  void add_progress(Progress&) override {}  // nothing waits here
+  void remove_progress(Progress&) noexcept override {}
 
   [[nodiscard]] std::unique_ptr<Request> start_reduce_scatter(ConstView input, View output) override {
     reduce_scatter(input, output);
@@ -49,6 +51,15 @@ class DryCommunicator final : public Communicator {
   }
   [[nodiscard]] std::unique_ptr<Request> start_all_reduce(View data, Reduce reduce) override {
     all_reduce(data, reduce);
+    return std::make_unique<DoneRequest>();
+  }
+  [[nodiscard]] std::unique_ptr<Request> start_reduce_scatter_v(ConstView input, View output, std::span<const Index> counts, Reduce) override {
+    arguments::check_reduce_scatter_v(*this, input, output, counts);
+    check_reducible(input.dtype());
+    return std::make_unique<DoneRequest>();
+  }
+  [[nodiscard]] std::unique_ptr<Request> start_all_gather_v(ConstView input, View output, std::span<const Index> counts) override {
+    all_gather_v(input, output, counts);
     return std::make_unique<DoneRequest>();
   }
   [[nodiscard]] std::unique_ptr<Request> start_send(ConstView, Index to, int tag) override {

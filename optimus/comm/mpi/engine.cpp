@@ -10,6 +10,7 @@
 #include "optimus/comm/mpi/backoff.hpp"
 #include "optimus/comm/mpi/failure_channel.hpp"
 #include "optimus/comm/mpi/handle.hpp"
+#include "optimus/comm/while_set.hpp"
 
 namespace optimus::mpi {
 
@@ -34,6 +35,8 @@ struct Engine::State {
   std::vector<Message> completed;
   std::vector<Buffer> spare_buffers;
   Index num_borrowed = 0;
+  std::vector<Progress*> progresses;
+  bool is_advancing = false;
   FailureChannel failures;
   bool is_broken = false;
 
@@ -86,7 +89,18 @@ void check_message(const Message& message, const MPI_Status& status, int code) {
 
 }  // namespace
 
+void Engine::add_progress(Progress& progress) { state_->progresses.push_back(&progress); }
+void Engine::remove_progress(Progress& progress) noexcept { std::erase(state_->progresses, &progress); }
+
 void Engine::poll() {
+  poll_messages();
+  State& s = *state_;
+  if (s.is_advancing) return;  // what advances polls too
+  const WhileSet advancing(s.is_advancing);
+  for (std::size_t i = 0; i < s.progresses.size(); ++i) s.progresses[i]->advance();
+}
+
+void Engine::poll_messages() {
   State& s = *state_;
   s.failures.poll();
   if (s.requests.empty()) return;

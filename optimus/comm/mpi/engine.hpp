@@ -8,6 +8,10 @@
 #include "optimus/comm/mpi/operation.hpp"
 #include "optimus/tensor/arena.hpp"
 
+namespace optimus {
+class Progress;
+}
+
 namespace optimus::mpi {
 
 class Engine;
@@ -41,8 +45,10 @@ class Engine {
   [[nodiscard]] const std::string& context() const;
 
   void post(Operation& owner, const Transfer& transfer, int slot);
-  /// Looks once at everything under way and tells the owners what is done.
+  /// Looks once at everything under way and tells the owners what is done, then lets the progresses advance.
   void poll();
+  void add_progress(Progress& progress);
+  void remove_progress(Progress& progress) noexcept;
   /// Polls until `operation` is done.  Errors: CommError with its own error or, after the time limit without progress, with the members it
   /// waits for; whatever another rank has announced.
   void wait(Operation& operation, const std::string& collective);
@@ -62,6 +68,7 @@ class Engine {
  private:
   friend class Staging;
   struct State;
+  void poll_messages();
   void throw_if_failed(const Operation& operation, const std::string& collective);
   [[noreturn]] void throw_late(const Operation& operation, const std::string& collective, double seconds);
   std::unique_ptr<State> state_;

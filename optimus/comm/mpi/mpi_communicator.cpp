@@ -135,11 +135,19 @@ std::unique_ptr<Request> MpiCommunicator::start_all_reduce(View data, Reduce red
   return start(std::move(operation), "all_reduce");
 }
 
-void MpiCommunicator::all_gather_v(ConstView input, View output, std::span<const Index> counts) {
+std::unique_ptr<Request> MpiCommunicator::start_reduce_scatter_v(ConstView input, View output, std::span<const Index> counts, Reduce reduce) {
+  arguments::check_reduce_scatter_v(*this, input, output, counts);
+  check_reducible(input.dtype());
+  Division division{.begins = {0}};
+  for (const Index count : counts) division.begins.push_back(division.begins.back() + count);
+  return start(std::make_unique<PartReduction>(next_channel(), ReductionSpec{input, std::move(division), output.data(), reduce}), "reduce_scatter_v");
+}
+
+std::unique_ptr<Request> MpiCommunicator::start_all_gather_v(ConstView input, View output, std::span<const Index> counts) {
   arguments::check_all_gather_v(*this, input, output, counts);
   const std::vector<Part> parts = parts_of(output.data(), counts, dtype_bytes(input.dtype()));
   move_bytes(input.data(), parts[static_cast<std::size_t>(rank())].data, input.bytes());
-  start(std::make_unique<Exchange>(next_channel(), plan_all_gather(place(), parts)), "all_gather_v")->wait();
+  return start(std::make_unique<Exchange>(next_channel(), plan_all_gather(place(), parts)), "all_gather_v");
 }
 
 void MpiCommunicator::all_to_all_v(ConstView input, std::span<const Index> send_counts, View output, std::span<const Index> recv_counts) {

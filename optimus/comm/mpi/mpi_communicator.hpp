@@ -22,17 +22,21 @@ class MpiCommunicator final : public Communicator {
   void all_reduce(View data, Reduce reduce) override { start_all_reduce(data, reduce)->wait(); }
   void reduce_scatter(ConstView input, View output) override { start_reduce_scatter(input, output)->wait(); }
   void all_gather(ConstView input, View output) override { start_all_gather(input, output)->wait(); }
-  void all_gather_v(ConstView input, View output, std::span<const Index> counts) override;
+  void all_gather_v(ConstView input, View output, std::span<const Index> counts) override { start_all_gather_v(input, output, counts)->wait(); }
   void all_to_all_v(ConstView input, std::span<const Index> send_counts, View output, std::span<const Index> recv_counts) override;
   void broadcast(View data, Index root) override;
   void send(ConstView data, Index to, int tag) override { start_send(data, to, tag)->wait(); }
   void receive(View data, Index from, int tag) override { start_receive(data, from, tag)->wait(); }
   void barrier() override;
   void poll() override { engine_.poll(); }
+  void add_progress(Progress& progress) override { engine_.add_progress(progress); }
+  void remove_progress(Progress& progress) noexcept override { engine_.remove_progress(progress); }
 
   [[nodiscard]] std::unique_ptr<Request> start_reduce_scatter(ConstView input, View output) override;
   [[nodiscard]] std::unique_ptr<Request> start_all_gather(ConstView input, View output) override;
   [[nodiscard]] std::unique_ptr<Request> start_all_reduce(View data, Reduce reduce) override;
+  [[nodiscard]] std::unique_ptr<Request> start_reduce_scatter_v(ConstView input, View output, std::span<const Index> counts, Reduce reduce) override;
+  [[nodiscard]] std::unique_ptr<Request> start_all_gather_v(ConstView input, View output, std::span<const Index> counts) override;
   [[nodiscard]] std::unique_ptr<Request> start_send(ConstView data, Index to, int tag) override;
   [[nodiscard]] std::unique_ptr<Request> start_receive(View data, Index from, int tag) override;
 

@@ -62,6 +62,8 @@ class SelfCommunicator final : public Communicator {
   }
   void barrier() override {}
   void poll() override {}
+  void add_progress(Progress&) override {}  // nothing waits here
+  void remove_progress(Progress&) noexcept override {}
 
   [[nodiscard]] std::unique_ptr<Request> start_reduce_scatter(ConstView input, View output) override {
     return done([&] { reduce_scatter(input, output); });
@@ -71,6 +73,14 @@ class SelfCommunicator final : public Communicator {
   }
   [[nodiscard]] std::unique_ptr<Request> start_all_reduce(View data, Reduce reduce) override {
     return done([&] { all_reduce(data, reduce); });
+  }
+  [[nodiscard]] std::unique_ptr<Request> start_reduce_scatter_v(ConstView input, View output, std::span<const Index> counts, Reduce) override {
+    arguments::check_reduce_scatter_v(*this, input, output, counts);
+    check_reducible(input.dtype());
+    return done([&] { copy(input, output); });
+  }
+  [[nodiscard]] std::unique_ptr<Request> start_all_gather_v(ConstView input, View output, std::span<const Index> counts) override {
+    return done([&] { all_gather_v(input, output, counts); });
   }
   [[nodiscard]] std::unique_ptr<Request> start_send(ConstView data, Index to, int tag) override {
     return done([&] { send(data, to, tag); });

@@ -67,7 +67,8 @@ TEST_P(Transports, AllGatherVTakesUnevenAndEmptyParts) {
   for (const DType dtype : kAllTypes) {
     Tensor input(dtype, counts[static_cast<std::size_t>(rank())]), output(dtype, total);
     input.fill_bytes(rank());
-    comm().all_gather_v(input.view(), output.view(), counts);
+    if (dtype == DType::kF32) comm().start_all_gather_v(input.view(), output.view(), counts)->wait();
+    else comm().all_gather_v(input.view(), output.view(), counts);
     Index begin = 0;
     for (Index m = 0; m < size(); ++m) {
       Tensor part(dtype, counts[static_cast<std::size_t>(m)]);
@@ -79,6 +80,25 @@ TEST_P(Transports, AllGatherVTakesUnevenAndEmptyParts) {
       begin += part.count();
     }
   }
+}
+
+TEST_P(Transports, ReduceScatterVTakesUnevenAndEmptyParts) {
+  std::vector<Index> counts;
+  for (Index m = 0; m < size(); ++m) counts.push_back(m % 2 == 0 ? 1031 * m + 3 : 0);
+  const Index total = std::accumulate(counts.begin(), counts.end(), Index{0}), mine = counts[static_cast<std::size_t>(rank())];
+  const Index begin = std::accumulate(counts.begin(), counts.begin() + rank(), Index{0});
+  for (const DType dtype : kSummedTypes)
+    for (const Reduce reduce : {Reduce::kSum, Reduce::kMax, Reduce::kMin}) {
+      std::vector<Tensor> inputs = inputs_of_all(dtype, total);
+      Tensor input = inputs[static_cast<std::size_t>(rank())], output(dtype, mine);
+      const Tensor wanted = reduced(inputs, dtype, begin, mine, reduce);
+      comm().start_reduce_scatter_v(input.view(), output.view(), counts, reduce)->wait();
+      EXPECT_EQ(output, wanted) << dtype_name(dtype);
+      // In place: the result replaces the own part.
+      const View own = input.part(begin, begin + mine);
+      comm().start_reduce_scatter_v(input.view(), own, counts, reduce)->wait();
+      EXPECT_EQ(mine == 0 ? 0 : std::memcmp(own.data(), output.view().data(), static_cast<std::size_t>(own.bytes())), 0) << dtype_name(dtype);
+    }
 }
 
 TEST_P(Transports, AllToAllVDeliversEveryPairsPart) {

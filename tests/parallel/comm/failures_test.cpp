@@ -50,6 +50,8 @@ TEST(Failures, ViewsThatDoNotFitAreRefusedNamingTheCounts) {
   EXPECT_THROW(world().all_gather(three.view(), whole.view()), ShapeError);
   EXPECT_THROW(world().reduce_scatter(other.view(), three.view()), ShapeError);
   EXPECT_THROW(world().all_gather_v(three.view(), other.view(), counts), ShapeError);
+  EXPECT_THROW((void)world().start_all_gather_v(three.view(), other.view(), counts), ShapeError);
+  EXPECT_THROW((void)world().start_reduce_scatter_v(other.view(), three.view(), counts, Reduce::kSum), ShapeError);
   EXPECT_THROW(world().all_to_all_v(three.view(), counts, other.view(), counts), ShapeError);
   EXPECT_THROW(world().broadcast(three.view(), world().size()), ShapeError);
   EXPECT_THROW(world().send(three.view(), -1, 0), ShapeError);

@@ -90,6 +90,33 @@ TEST(Groups, CollectivesOfTwoGroupsMayBeUnderWayTogether) {
   EXPECT_EQ(b, b_wanted);
 }
 
+class Counter final : public Progress {
+ public:
+  explicit Counter(Communicator& group) : group_(group) {}
+  void advance() override {
+    ++calls;
+    group_.poll();  // does not come back here
+  }
+  Index calls = 0;
+
+ private:
+  Communicator& group_;
+};
+
+TEST(Groups, WaitingInAnyGroupAdvancesWhatWasAdded) {
+  const auto group = world().split(0, world().rank(), "other");
+  Counter counter(*group);
+  group->add_progress(counter);
+  world().poll();
+  EXPECT_EQ(counter.calls, 1);
+  world().barrier();
+  EXPECT_GE(counter.calls, world().size() > 1 ? 2 : 1);
+  const Index calls = counter.calls;
+  group->remove_progress(counter);
+  world().barrier();
+  EXPECT_EQ(counter.calls, calls);
+}
+
 TEST(Groups, TuningChangesNoBit) {
   std::vector<Tensor> results;
   for (const MpiTuning& tuning : {MpiTuning{}, MpiTuning{.message_bytes = 64, .staging_bytes = 1, .gathered_reduce_bytes = 0},
