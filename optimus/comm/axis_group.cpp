@@ -13,6 +13,8 @@ std::string_view axis_name(Axis axis) {
     case Axis::kTp: return "tp";
     case Axis::kPp: return "pp";
     case Axis::kDpEp: return "dp_ep";
+    case Axis::kEpTp: return "ep_tp";
+    case Axis::kDpEpTp: return "dp_ep_tp";
   }
   return "?";
 }

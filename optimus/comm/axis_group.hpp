@@ -9,7 +9,7 @@
 
 namespace optimus {
 
-/// "dp", "ep", "tp", "pp", "dp_ep".
+/// "dp", "ep", "tp", "pp", "dp_ep", "ep_tp", "dp_ep_tp".
 [[nodiscard]] std::string_view axis_name(Axis axis);
 
 /// The group of this rank along `axis`; member indices are those of the mesh.

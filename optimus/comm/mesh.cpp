@@ -79,6 +79,8 @@ Index Mesh::group_size(Axis axis) const {
     case Axis::kTp: return tp_;
     case Axis::kPp: return pp_;
     case Axis::kDpEp: return dp_ * ep_;
+    case Axis::kEpTp: return ep_ * tp_;
+    case Axis::kDpEpTp: return dp_ * ep_ * tp_;
   }
   return 1;
 }
@@ -91,6 +93,8 @@ Index Mesh::member_index(Index rank, Axis axis) const {
     case Axis::kTp: return c.tp;
     case Axis::kPp: return c.pp;
     case Axis::kDpEp: return c.dp * ep_ + c.ep;
+    case Axis::kEpTp: return c.ep * tp_ + c.tp;
+    case Axis::kDpEpTp: return (c.dp * ep_ + c.ep) * tp_ + c.tp;
   }
   return 0;
 }
@@ -107,6 +111,15 @@ Index Mesh::member_rank(Index rank, Axis axis, Index member) const {
       c.dp = member / ep_;
       c.ep = member % ep_;
       break;
+    case Axis::kEpTp:
+      c.ep = member / tp_;
+      c.tp = member % tp_;
+      break;
+    case Axis::kDpEpTp:
+      c.dp = member / tp_ / ep_;
+      c.ep = member / tp_ % ep_;
+      c.tp = member % tp_;
+      break;
   }
   return rank_of(c);
 }
@@ -121,6 +134,8 @@ Index Mesh::group_index(Index rank, Axis axis) const {
     case Axis::kTp: return slow * ep_ + c.ep;
     case Axis::kPp: return (c.dp * ep_ + c.ep) * tp_ + c.tp;
     case Axis::kDpEp: return c.pp * tp_ + c.tp;
+    case Axis::kEpTp: return slow;
+    case Axis::kDpEpTp: return c.pp;
   }
   return 0;
 }

@@ -47,7 +47,8 @@ struct Coordinates {
 };
 
 /// The axes a group runs along.
-enum class Axis { kDp, kEp, kTp, kPp, kDpEp };
+enum class Axis { kDp, kEp, kTp, kPp, kDpEp, kEpTp, kDpEpTp };
+inline constexpr Axis kAxes[] = {Axis::kDp, Axis::kEp, Axis::kTp, Axis::kPp, Axis::kDpEp, Axis::kEpTp, Axis::kDpEpTp};
 
 /// Sizes and order of the axes.
 ///

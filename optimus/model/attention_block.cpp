@@ -40,9 +40,9 @@ void project_backward(const ModelContext& c, const Projection& p, ConstView n_TD
 }
 
 ProjectionSaved allocate_projection(const ModelContext& c, Index width, bool has_norm) {
-  ProjectionSaved s{.raw = c.alloc_rows(width), .rstd_T = {}, .out = {}};
-  s.out = has_norm || c.model().clip_qkv ? c.alloc_rows(width) : s.raw;
-  if (has_norm) s.rstd_T = c.arena.alloc(c.wide, {c.rows()});
+  ProjectionSaved s{.raw = c.keep_rows(width), .rstd_T = {}, .out = {}};
+  s.out = has_norm || c.model().clip_qkv ? c.keep_rows(width) : s.raw;
+  if (has_norm) s.rstd_T = c.keep(c.wide, {c.rows()});
   return s;
 }
 
@@ -51,8 +51,8 @@ AttentionShape attention_shape(const ModelContext& c) {
   return {.batch = c.sequences,
           .queries = c.sequence_length,
           .keys = c.sequence_length,
-          .heads = model.num_attention_heads,
-          .kv_heads = model.num_key_value_heads,
+          .heads = c.heads(),
+          .kv_heads = c.kv_heads(),
           .head_size = model.head_size()};
 }
 
@@ -60,11 +60,11 @@ AttentionShape attention_shape(const ModelContext& c) {
 
 AttentionSaved allocate_attention(const ModelContext& c) {
   const ModelConfig& model = c.model();
-  return {.q = allocate_projection(c, model.hidden_size, model.is_moe),
-          .k = allocate_projection(c, model.kv_size(), model.is_moe),
-          .v = allocate_projection(c, model.kv_size(), false),
-          .o_TQ = c.alloc_rows(model.hidden_size),
-          .lse_BHS = c.arena.alloc(c.wide, {c.sequences, model.num_attention_heads, c.sequence_length})};
+  return {.q = allocate_projection(c, c.q_size(), model.is_moe),
+          .k = allocate_projection(c, c.kv_size(), model.is_moe),
+          .v = allocate_projection(c, c.kv_size(), false),
+          .o_TQ = c.keep_rows(c.q_size()),
+          .lse_BHS = c.keep(c.wide, {c.sequences, c.heads(), c.sequence_length})};
 }
 
 void attention_project(const ModelContext& c, const AttentionWeights& w, ConstView n_TD, const AttentionSaved& s) {

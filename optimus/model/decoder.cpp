@@ -22,21 +22,21 @@ constexpr Index kMaxRows = 256;
 class CachedNetwork {
  public:
   CachedNetwork(const TransformerOptions& options, Backend& backend, Arena& arena, bool is_planning)
-      : runtime_(options, backend, arena, is_planning), logits_(arena.alloc(DType::kF32, {1, options.model.vocab_size})) {
+      : runtime_(options, backend, {}, arena, is_planning), logits_(arena.alloc(DType::kF32, {1, options.model.vocab_size})) {
     for (Index layer = 0; layer < options.model.num_hidden_layers; ++layer) {
       const Shape shape{options.sequence_length, options.model.kv_size()};
       cache_.push_back({.k = arena.alloc(options.weights, shape), .v = arena.alloc(options.weights, shape)});
     }
   }
 
-  void bind(std::span<const View> weights) { weights_ = bind_weights(runtime_.options.model, "weight", runtime_.options.weights, weights); }
+  void bind(std::span<const View> weights) { weights_ = bind_weights(runtime_.options, "weight", runtime_.options.weights, weights); }
 
   /// `ids_T` at positions [first, first + T). The logits after the last of them, if asked for.
   void run(ConstView ids_T, Index first, bool wants_logits) {
     const ModelContext& c = runtime_.context;
     Scratch scratch(c.arena);
     runtime_.set_rows(1, ids_T.size(0), first);
-    View x_TD = c.alloc_rows(c.model().hidden_size), y_TD = scratch.like(x_TD);
+    View x_TD = c.keep_rows(c.model().hidden_size), y_TD = scratch.like(x_TD);
     ops::embedding_forward(c.backend, weights_.embedding_VD, ids_T, x_TD);
     for (std::size_t layer = 0; layer < cache_.size(); ++layer) {
       run_layer(weights_.layers[layer], cache_[layer], first, x_TD, y_TD);
@@ -101,7 +101,7 @@ Index plan_bytes(const TransformerOptions& options) {
   Arena arena = Arena::measuring();
   const auto backend = make_dry_backend();
   CachedNetwork network(options, *backend, arena, true);
-  network.bind(unreal_parameters(options.model, options.weights));
+  network.bind(unreal_parameters(options, options.weights));
   const Index rows = std::min(kMaxRows, options.sequence_length);
   network.run({nullptr, DType::kI32, {rows}}, options.sequence_length - rows, true);
   return arena.peak();

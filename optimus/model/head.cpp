@@ -55,7 +55,7 @@ double head_forward_backward(const ModelContext& c, const HeadWeights& w, const 
   Scratch scratch(c.arena);
   const Index rows = c.rows(), block_rows = logits_block_rows(rows, c.model().vocab_size);
   const bool has_backward = call.dx_TD.exists();
-  const NormSaved norm = allocate_norm(c);
+  const NormSaved norm = allocate_norm(c.temporary());
   norm_forward(c, w.final_norm_D, call.x_TD, norm);
   if (call.probe_hidden) call.probe_hidden(norm.y_TD);
 

@@ -5,19 +5,31 @@
 namespace optimus {
 namespace {
 
-void allocate_feed_forward(const LayerContext& lc, LayerSaved& s) {
+void allocate_kept_feed_forward(const LayerContext& lc, LayerSaved& s) {
   if (lc.moe != nullptr) s.moe.experts = lc.experts->allocate(*lc.moe, lc.c.rows());
   else s.mlp = allocate_mlp(lc.c);
+}
+
+/// Memory among the temporaries.
+void allocate_feed_forward(const LayerContext& lc, LayerSaved& s) {
+  if (lc.moe == nullptr) {
+    s.mlp = allocate_mlp(lc.c.temporary());
+    return;
+  }
+  MoeContext moe = *lc.moe;
+  moe.kept = &moe.arena;
+  s.moe.experts = lc.experts->allocate(moe, lc.c.rows());
 }
 
 /// Memory of what forward makes and then lets go.
 void allocate_dropped(const LayerContext& lc, LayerSaved& s) {
   const RecomputeConfig& recompute = lc.c.options.recompute;
+  const ModelContext c = lc.c.temporary();
   if (recompute.norm) {
-    s.n1 = allocate_norm(lc.c);
-    s.n2 = allocate_norm(lc.c);
+    s.n1 = allocate_norm(c);
+    s.n2 = allocate_norm(c);
   }
-  if (recompute.attention) s.attention = allocate_attention(lc.c);
+  if (recompute.attention) s.attention = allocate_attention(c);
   if (recompute.moe) allocate_feed_forward(lc, s);
 }
 
@@ -26,7 +38,7 @@ void feed_forward_backward(const LayerContext& lc, const LayerWeights& w, LayerS
   Scratch scratch(lc.c.arena);
   const RecomputeConfig& recompute = lc.c.options.recompute;
   if (recompute.norm) {
-    s.n2 = allocate_norm(lc.c);
+    s.n2 = allocate_norm(lc.c.temporary());
     norm_forward(lc.c, w.post_attention_norm_D, s.h_TD, s.n2);
   }
   if (recompute.moe) {
@@ -45,11 +57,11 @@ void attention_part_backward(const LayerContext& lc, const LayerWeights& w, Laye
   Scratch scratch(lc.c.arena);
   const RecomputeConfig& recompute = lc.c.options.recompute;
   if (recompute.norm) {
-    s.n1 = allocate_norm(lc.c);
+    s.n1 = allocate_norm(lc.c.temporary());
     norm_forward(lc.c, w.input_norm_D, s.x_TD, s.n1);
   }
   if (recompute.attention) {
-    s.attention = allocate_attention(lc.c);
+    s.attention = allocate_attention(lc.c.temporary());
     attention_block_forward(lc.c, w.attention, s.n1.y_TD, s.attention, {});
   }
   const View dn_TD = scratch.like(d_TD);
@@ -62,14 +74,14 @@ void attention_part_backward(const LayerContext& lc, const LayerWeights& w, Laye
 LayerSaved allocate_layer(const LayerContext& lc, const RoutingStatistics& statistics) {
   const RecomputeConfig& recompute = lc.c.options.recompute;
   LayerSaved s;
-  s.h_TD = lc.c.alloc_rows(lc.c.model().hidden_size);
+  s.h_TD = lc.c.keep_local_rows(lc.c.model().hidden_size);
   if (lc.moe != nullptr) s.moe.routing = allocate_routing(*lc.moe, lc.c.rows(), statistics);
   if (!recompute.norm) {
     s.n1 = allocate_norm(lc.c);
     s.n2 = allocate_norm(lc.c);
   }
   if (!recompute.attention) s.attention = allocate_attention(lc.c);
-  if (!recompute.moe) allocate_feed_forward(lc, s);
+  if (!recompute.moe) allocate_kept_feed_forward(lc, s);
   return s;
 }
 

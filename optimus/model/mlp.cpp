@@ -6,7 +6,7 @@
 namespace optimus {
 
 MlpSaved allocate_mlp(const ModelContext& c) {
-  return {.gate_TF = c.alloc_rows(c.model().intermediate_size), .up_TF = c.alloc_rows(c.model().intermediate_size)};
+  return {.gate_TF = c.keep_rows(c.intermediate_size()), .up_TF = c.keep_rows(c.intermediate_size())};
 }
 
 void mlp_forward(const ModelContext& c, const MlpWeights& w, ConstView n_TD, const MlpSaved& s, View y_TD) {

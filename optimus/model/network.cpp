@@ -5,25 +5,29 @@
 #include <algorithm>
 
 #include "optimus/base/check.hpp"
+#include "optimus/model/embedding.hpp"
 #include "optimus/ops/loss.hpp"
 #include "optimus/ops/misc.hpp"
 #include "optimus/ops/update.hpp"
 
 namespace optimus {
 
-Network::Network(const TransformerOptions& options, Backend& backend, Arena& arena, bool is_planning)
-    : runtime_(options, backend, arena, is_planning),
+Network::Network(const TransformerOptions& options, Backend& backend, const ModelGroups& groups, const NetworkMemory& memory, bool is_planning)
+    : runtime_(options, backend, groups, memory.temporaries, is_planning),
       context_(runtime_.context),
       model_(runtime_.options.model),
-      balance_options_(balance_options(options.moe)) {
-  saved_.resize(static_cast<std::size_t>(model_.num_hidden_layers));
-  if (model_.is_moe) counts_LE_.resize(static_cast<std::size_t>(checked_mul(model_.num_hidden_layers, model_.num_experts)));
+      range_(options.layer_range()),
+      slots_(memory.slots),
+      balance_options_(balance_options(options.moe)),
+      saved_(memory.slots.size()) {
+  for (Saved& s : saved_) s.layers.resize(static_cast<std::size_t>(range_.count()));
+  if (model_.is_moe) counts_LE_.resize(static_cast<std::size_t>(checked_mul(range_.count(), model_.num_experts)));
 }
 
 void Network::bind(std::span<const View> weights, std::span<const View> gradients) {
-  weights_ = bind_weights(model_, "weight", runtime_.options.weights, weights);
+  weights_ = bind_weights(runtime_.options, "weight", runtime_.options.weights, weights);
   has_gradients_ = !gradients.empty();
-  if (has_gradients_) gradients_ = bind_weights(model_, "gradient", runtime_.options.gradients, gradients);
+  if (has_gradients_) gradients_ = bind_weights(runtime_.options, "gradient", runtime_.options.gradients, gradients);
 }
 
 void Network::check(const MicroBatch& batch) const {
@@ -40,121 +44,181 @@ void Network::check(const MicroBatch& batch) const {
   check_ids(model_, batch.labels, "label", batch.sequence_length);
 }
 
-/// Sets up the rows of this micro-batch; memory comes after what the constructor laid down.
-void Network::begin(const MicroBatch& batch) {
+/// Sets up the rows of this micro-batch, whose slot is empty.
+Network::Saved& Network::begin(Index slot, const MicroBatch& batch) {
   if (!context_.is_planning) check(batch);
+  Arena& arena = slots_[static_cast<std::size_t>(slot)];
+  arena.release_to(0);
+  runtime_.keep_in(arena);
   runtime_.set_rows(batch.sequences, batch.sequence_length, 0);
-  lse_squares_ = 0;
-  if (!model_.is_moe) return;
+  Saved& s = saved_[static_cast<std::size_t>(slot)];
+  s.lse_squares = s.lm_loss_sum = 0;
+  if (!model_.is_moe) return s;
   const Index groups = balance_options_.is_by_sequence ? batch.sequences : 1;
-  counts_LGE_ = context_.arena.alloc(DType::kI64, {model_.num_hidden_layers, groups, model_.num_experts});
-  sums_LGE_ = context_.arena.alloc(DType::kF64, counts_LGE_.shape());
-}
-
-ConstView Network::rows_view(std::span<const std::int32_t> values) const {
-  return {reinterpret_cast<const std::byte*>(values.data()), DType::kI32, {context_.rows()}};
+  s.counts_LGE = context_.keep(DType::kI64, {range_.count(), groups, model_.num_experts});
+  s.sums_LGE = context_.keep(DType::kF64, s.counts_LGE.shape());
+  s.total_GE = context_.keep(DType::kI64, {groups, model_.num_experts});
+  return s;
 }
 
 void Network::report(std::string_view what, Index layer, ConstView value) const {
   if (probe_) probe_(what, layer, value);
 }
 
-/// Forward of block `layer`; what it keeps lies in the arena from here on.
-void Network::run_layer(Index layer, View x_TD, View y_TD) {
+void Network::will_read(Index layer) const {
+  if (hooks_.poll) hooks_.poll();
+  if (hooks_.before_forward) hooks_.before_forward(layer);
+}
+
+void Network::has_gradients(Index layer) const {
+  if (hooks_.poll) hooks_.poll();
+  if (hooks_.after_backward) hooks_.after_backward(layer);
+}
+
+/// The input of the first own layer.
+View Network::first_rows(const MicroBatch& batch, const StageRows& received) {
+  const View x_lD = context_.keep_local_rows(model_.hidden_size);
+  if (!range_.has_embedding) {
+    ops::copy(context_.backend, received.rows_TD, x_lD);
+    return x_lD;
+  }
+  will_read(-1);
+  embedding_forward(context_, weights_.embedding_VD, rows_view(context_, batch.inputs), x_lD);
+  report("hidden", 0, x_lD);
+  return x_lD;
+}
+
+/// Forward of the own layer `layer`; what it keeps lies in the slot's arena from here on.
+void Network::run_layer(Saved& saved, Index layer, View x_lD, View y_lD) {
+  will_read(range_.begin + layer);
   const LayerContext lc = runtime_.layer_context();
   RoutingStatistics statistics;
-  if (lc.moe != nullptr) statistics = {counts_LGE_[layer], sums_LGE_[layer]};
+  if (lc.moe != nullptr) statistics = {saved.counts_LGE[layer], saved.sums_LGE[layer]};
   LogitsProbe probe;
-  if (probe_) probe = [this, layer](ConstView logits_TE) { report("router_logits", layer, logits_TE); };
+  if (probe_) probe = [this, layer](ConstView logits_TE) { report("router_logits", range_.begin + layer, logits_TE); };
 
-  LayerSaved& s = saved_[static_cast<std::size_t>(layer)];
+  LayerSaved& s = saved.layers[static_cast<std::size_t>(layer)];
   s = allocate_layer(lc, statistics);
-  layer_forward(lc, weights_.layers[static_cast<std::size_t>(layer)], x_TD, y_TD, s, probe);
-  if (lc.moe != nullptr) lse_squares_ += ops::sum_squares(context_.backend, s.moe.routing.lse_T);
-  if (layer + 1 < model_.num_hidden_layers) report("hidden", layer + 1, y_TD);
+  layer_forward(lc, weights_.layers[static_cast<std::size_t>(layer)], x_lD, y_lD, s, probe);
+  if (lc.moe != nullptr) saved.lse_squares += ops::sum_squares(context_.backend, s.moe.routing.lse_T);
+  if (range_.begin + layer + 1 < model_.num_hidden_layers) report("hidden", range_.begin + layer + 1, y_lD);
 }
 
 double Network::run_head(const MicroBatch& batch, const HeadCall& call) {
+  will_read(model_.num_hidden_layers);
   HeadCall complete = call;
-  complete.labels_T = rows_view(batch.labels);
-  if (probe_) complete.probe_hidden = [this](ConstView n_TD) { report("hidden", model_.num_hidden_layers, n_TD); };
+  complete.labels_T = rows_view(context_, batch.labels);
+  if (probe_) complete.probe_hidden = [this](ConstView n_lD) { report("hidden", model_.num_hidden_layers, n_lD); };
   return head_forward_backward(context_, weights_.head, complete, gradients_.head);
 }
 
-MicroBatchResult Network::forward_backward(const MicroBatch& batch, const LossScale& scale, const GlobalExpertCounts& global) {
-  OPTIMUS_CHECK(has_gradients_ && runtime_.options.has_backward, "backward needs gradients and memory for them");
-  OPTIMUS_CHECK(context_.is_planning || !model_.is_moe || balance_options_.is_global != global.counts_LE.empty(),
-                "scope global_batch, and no other, comes with counts of the global batch");
-  Scratch scratch(context_.arena);
-  begin(batch);
-  const View d_TD = context_.alloc_rows(model_.hidden_size);
-  View x_TD = scratch.like(d_TD);
-  ops::embedding_forward(context_.backend, weights_.embedding_VD, rows_view(batch.inputs), x_TD);
-  report("hidden", 0, x_TD);
-  for (Index layer = 0; layer < model_.num_hidden_layers; ++layer) {
-    const View y_TD = scratch.like(d_TD);
-    run_layer(layer, x_TD, y_TD);
-    x_TD = y_TD;
-  }
-  MicroBatchResult result;
-  result.lm_loss_sum = run_head(batch, {.x_TD = x_TD, .labels_T = {}, .scale = scale.lm, .dx_TD = d_TD});
-  finish(batch, global, result);
-  backward_layers(scale, global, d_TD);
-  ops::embedding_backward(context_.backend, d_TD, rows_view(batch.inputs), gradients_.embedding_VD);
-  return result;
+/// The counts of all layers so far; sent on where a chunk follows.
+void Network::add_counts(Saved& s, const StageRows& received, const StageRows& sent) const {
+  if (!model_.is_moe || context_.is_planning) return;
+  const auto total = s.total_GE.span<std::int64_t>(), counts = s.counts_LGE.span<std::int64_t>();
+  if (received.counts_GE.exists()) std::ranges::copy(received.counts_GE.span<std::int64_t>(), total.begin());
+  else std::ranges::fill(total, 0);
+  for (std::size_t i = 0; i < counts.size(); ++i) total[i % total.size()] += counts[i];
+  if (sent.counts_GE.exists()) std::ranges::copy(total, sent.counts_GE.span<std::int64_t>().begin());
 }
 
-void Network::backward_layers(const LossScale& scale, const GlobalExpertCounts& global, View d_TD) {
-  const Index layers = model_.num_hidden_layers;
-  for (Index layer = layers - 1; layer >= 0; --layer) {
+void Network::forward(Index slot, const MicroBatch& batch, const LossScale& scale, const StageRows& received, const StageRows& sent) {
+  OPTIMUS_CHECK(has_gradients_ && runtime_.options.has_backward, "backward needs gradients and memory for them");
+  Saved& s = begin(slot, batch);
+  if (range_.has_head) s.d_lD = context_.keep_local_rows(model_.hidden_size);
+  View x_lD = first_rows(batch, received);
+  for (Index layer = 0; layer < range_.count(); ++layer) {
+    const bool is_sent = layer + 1 == range_.count() && !range_.has_head;
+    const View y_lD = is_sent ? sent.rows_TD : context_.keep_local_rows(model_.hidden_size);
+    run_layer(s, layer, x_lD, y_lD);
+    x_lD = y_lD;
+  }
+  add_counts(s, received, sent);
+  if (range_.has_head) s.lm_loss_sum = run_head(batch, {.x_TD = x_lD, .labels_T = {}, .scale = scale.lm, .dx_TD = s.d_lD});
+  else if (range_.count() == 0) ops::copy(context_.backend, x_lD, sent.rows_TD);
+}
+
+void Network::backward_layers(Saved& s, const LossScale& scale, const GlobalExpertCounts& global, View d_lD) {
+  for (Index layer = range_.count() - 1; layer >= 0; --layer) {
     Scratch scratch(context_.arena);
     RoutingLossGradient losses;
     if (model_.is_moe) {
-      const View dp_GE = scratch.alloc(context_.wide, {counts_LGE_.size(1), counts_LGE_.size(2)});
-      if (!context_.is_planning) balance(global).gradient(layer, scale.aux, dp_GE);
-      losses = {.dp_GE = dp_GE, .z_scale = scale.z / static_cast<double>(layers * context_.rows())};
+      const View dp_GE = scratch.alloc(context_.wide, s.total_GE.shape());
+      if (!context_.is_planning) balance(s, global).gradient(layer, scale.aux, dp_GE);
+      losses = {.dp_GE = dp_GE, .z_scale = scale.z / static_cast<double>(model_.num_hidden_layers * context_.rows())};
     }
     const auto at = static_cast<std::size_t>(layer);
-    layer_backward(runtime_.layer_context(), weights_.layers[at], saved_[at], losses, d_TD, gradients_.layers[at]);
+    layer_backward(runtime_.layer_context(), weights_.layers[at], s.layers[at], losses, d_lD, gradients_.layers[at]);
+    has_gradients(range_.begin + layer);
   }
 }
 
-MicroBatchResult Network::forward(const MicroBatch& batch, const LogitsSink& sink) {
-  Scratch scratch(context_.arena);
-  begin(batch);
-  View x_TD = context_.alloc_rows(model_.hidden_size), y_TD = scratch.like(x_TD);
-  ops::embedding_forward(context_.backend, weights_.embedding_VD, rows_view(batch.inputs), x_TD);
-  report("hidden", 0, x_TD);
-  for (Index layer = 0; layer < model_.num_hidden_layers; ++layer) {
-    const Scratch kept_by_layer(context_.arena);  // no backward will ask for it
-    run_layer(layer, x_TD, y_TD);
-    std::swap(x_TD, y_TD);
+MicroBatchResult Network::backward(Index slot, const MicroBatch& batch, const LossScale& scale, const GlobalExpertCounts& global, const StageRows& received,
+                                   const StageRows& sent) {
+  OPTIMUS_CHECK(context_.is_planning || !model_.is_moe || balance_options_.is_global != global.counts_LE.empty(),
+                "scope global_batch, and no other, comes with counts of the global batch");
+  Saved& s = saved_[static_cast<std::size_t>(slot)];
+  runtime_.keep_in(slots_[static_cast<std::size_t>(slot)]);
+  runtime_.set_rows(batch.sequences, batch.sequence_length, 0);
+  if (model_.is_moe && received.counts_GE.exists()) ops::copy(context_.backend, received.counts_GE, s.total_GE);
+  if (model_.is_moe && sent.counts_GE.exists()) ops::copy(context_.backend, s.total_GE, sent.counts_GE);
+  const View d_lD = range_.has_head ? s.d_lD : received.rows_TD;
+  if (range_.has_head) has_gradients(model_.num_hidden_layers);
+  const MicroBatchResult result = finish(s, batch, global);
+  backward_layers(s, scale, global, d_lD);
+  if (!range_.has_embedding) {
+    ops::copy(context_.backend, d_lD, sent.rows_TD);
+    return result;
   }
-  MicroBatchResult result;
-  result.lm_loss_sum = run_head(batch, {.x_TD = x_TD, .labels_T = {}, .dx_TD = {}, .sink = &sink});
-  finish(batch, {}, result);
+  embedding_backward(context_, d_lD, rows_view(context_, batch.inputs), gradients_.embedding_VD);
+  has_gradients(-1);
   return result;
 }
 
-Balance Network::balance(const GlobalExpertCounts& global) const {
-  BalanceOptions options = balance_options_;
-  options.is_global = !global.counts_LE.empty();
-  return {options, counts_LGE_, sums_LGE_, context_.rows() / counts_LGE_.size(1), global};
+MicroBatchResult Network::forward_only(const MicroBatch& batch, const StageRows& received, const StageRows& sent, const LogitsSink& sink) {
+  Saved& s = begin(0, batch);
+  View x_lD = first_rows(batch, received), y_lD = context_.keep_local_rows(model_.hidden_size);
+  for (Index layer = 0; layer < range_.count(); ++layer) {
+    const Scratch kept_by_layer(*context_.kept);  // no backward will ask for it
+    run_layer(s, layer, x_lD, y_lD);
+    std::swap(x_lD, y_lD);
+  }
+  add_counts(s, received, sent);
+  if (range_.has_head) s.lm_loss_sum = run_head(batch, {.x_TD = x_lD, .labels_T = {}, .dx_TD = {}, .sink = &sink});
+  else ops::copy(context_.backend, x_lD, sent.rows_TD);
+  return finish(s, batch, {});
 }
 
-void Network::finish(const MicroBatch& batch, const GlobalExpertCounts& global, MicroBatchResult& result) {
-  if (context_.is_planning) return;
-  result.valid_labels = std::count_if(batch.labels.begin(), batch.labels.end(), [](std::int32_t label) { return label != ops::kIgnoredLabel; });
-  if (!model_.is_moe) return;
-  const Index layers = counts_LGE_.size(0), groups = counts_LGE_.size(1), experts = counts_LGE_.size(2);
-  result.aux_loss = balance(global).loss();
-  result.z_loss = lse_squares_ / static_cast<double>(layers * context_.rows());
-  const auto counts = counts_LGE_.span<std::int64_t>();
-  for (Index le = 0; le < layers * experts; ++le) {
+Balance Network::balance(const Saved& s, const GlobalExpertCounts& global) const {
+  BalanceOptions options = balance_options_;
+  options.is_global = !global.counts_LE.empty();
+  const BalanceStatistics statistics{.counts_LGE = s.counts_LGE,
+                                     .sums_LGE = s.sums_LGE,
+                                     .total_GE = s.total_GE,
+                                     .first_layer = range_.begin,
+                                     .all_layers = model_.num_hidden_layers,
+                                     .rows_per_group = context_.rows() / s.counts_LGE.size(1)};
+  return {options, statistics, global};
+}
+
+MicroBatchResult Network::finish(Saved& s, const MicroBatch& batch, const GlobalExpertCounts& global) {
+  MicroBatchResult result;
+  if (context_.is_planning) return result;
+  if (range_.has_head) {
+    result.lm_loss_sum = s.lm_loss_sum;
+    result.valid_labels = std::ranges::count_if(batch.labels, [](std::int32_t label) { return label != ops::kIgnoredLabel; });
+  }
+  if (!model_.is_moe) return result;
+  result.aux_loss = balance(s, global).loss();
+  result.z_loss = s.lse_squares / static_cast<double>(model_.num_hidden_layers * context_.rows());
+  const Index groups = s.counts_LGE.size(1), experts = s.counts_LGE.size(2);
+  const auto counts = s.counts_LGE.span<std::int64_t>();
+  for (Index le = 0; le < range_.count() * experts; ++le) {
     std::int64_t sum = 0;
     for (Index g = 0; g < groups; ++g) sum += counts[static_cast<std::size_t>((le / experts * groups + g) * experts + le % experts)];
     counts_LE_[static_cast<std::size_t>(le)] = sum;
   }
+  return result;
 }
 
 }  // namespace optimus

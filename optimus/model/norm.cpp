@@ -5,8 +5,8 @@
 namespace optimus {
 
 NormSaved allocate_norm(const ModelContext& c) {
-  NormSaved s{.y_TD = c.alloc_rows(c.model().hidden_size), .mean_T = {}, .rstd_T = c.arena.alloc(c.wide, {c.rows()})};
-  if (!c.model().is_moe) s.mean_T = c.arena.alloc(c.wide, {c.rows()});
+  NormSaved s{.y_TD = c.keep_local_rows(c.model().hidden_size), .mean_T = {}, .rstd_T = c.keep(c.wide, {c.local_rows()})};
+  if (!c.model().is_moe) s.mean_T = c.keep(c.wide, {c.local_rows()});
   return s;
 }
 

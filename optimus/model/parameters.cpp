@@ -13,8 +13,9 @@ class SpecList {
   explicit SpecList(const ModelConfig& config) : config_(config) {}
 
   /// A Linear or Embedding; tp_dim 0 splits its outputs, 1 its inputs.
-  void matrix(const std::string& name, Index layer, Index rows, Index columns, std::optional<int> tp_dim) {
-    specs_.push_back({.name = name, .shape = {rows, columns}, .init_std = config_.initializer_range, .tp_dim = tp_dim, .layer = layer});
+  ParamSpec& matrix(const std::string& name, Index layer, Index rows, Index columns, std::optional<int> tp_dim) {
+    return specs_.emplace_back(
+        ParamSpec{.name = name, .shape = {rows, columns}, .init_std = config_.initializer_range, .tp_dim = tp_dim, .layer = layer});
   }
   void experts(const std::string& name, Index layer, Index rows, Index columns, int tp_dim) {
     specs_.push_back({.name = name,
@@ -25,8 +26,8 @@ class SpecList {
                       .layer = layer});
   }
   /// The gain of an RMSNorm; OLMo's LayerNorm has none.
-  void gain(const std::string& name, Index layer, Index width, std::optional<int> tp_dim = {}) {
-    if (config_.is_moe) specs_.push_back({.name = name, .shape = {width}, .init = Init::kOnes, .tp_dim = tp_dim, .layer = layer});
+  void gain(const std::string& name, Index layer, Index width, std::optional<int> tp_dim = {}, Index tp_heads = 0) {
+    if (config_.is_moe) specs_.push_back({.name = name, .shape = {width}, .init = Init::kOnes, .tp_dim = tp_dim, .tp_heads = tp_heads, .layer = layer});
   }
   std::vector<ParamSpec> specs_;
 
@@ -35,12 +36,12 @@ class SpecList {
 };
 
 void add_attention(SpecList& list, const ModelConfig& c, Index layer, const std::string& prefix) {
-  list.matrix(prefix + "q_proj.weight", layer, c.hidden_size, c.hidden_size, 0);
-  list.matrix(prefix + "k_proj.weight", layer, c.kv_size(), c.hidden_size, 0);
-  list.matrix(prefix + "v_proj.weight", layer, c.kv_size(), c.hidden_size, 0);
-  list.matrix(prefix + "o_proj.weight", layer, c.hidden_size, c.hidden_size, 1);
-  list.gain(prefix + "q_norm.weight", layer, c.hidden_size, 0);
-  list.gain(prefix + "k_norm.weight", layer, c.kv_size(), 0);
+  list.matrix(prefix + "q_proj.weight", layer, c.hidden_size, c.hidden_size, 0).tp_heads = c.num_attention_heads;
+  list.matrix(prefix + "k_proj.weight", layer, c.kv_size(), c.hidden_size, 0).tp_heads = c.num_key_value_heads;
+  list.matrix(prefix + "v_proj.weight", layer, c.kv_size(), c.hidden_size, 0).tp_heads = c.num_key_value_heads;
+  list.matrix(prefix + "o_proj.weight", layer, c.hidden_size, c.hidden_size, 1).tp_heads = c.num_attention_heads;
+  list.gain(prefix + "q_norm.weight", layer, c.hidden_size, 0, c.num_attention_heads);
+  list.gain(prefix + "k_norm.weight", layer, c.kv_size(), 0, c.num_key_value_heads);
 }
 
 void add_mlp(SpecList& list, const ModelConfig& c, Index layer, const std::string& prefix) {
@@ -65,8 +66,9 @@ Index active_elements(const ModelConfig& config, const ParamSpec& spec) {
 
 std::vector<ParamSpec> parameter_specs(const ModelConfig& config) {
   SpecList list(config);
-  list.matrix("model.embed_tokens.weight", -1, config.vocab_size, config.hidden_size, 0);
-  list.specs_.back().zero_row = config.pad_token_id;
+  ParamSpec& embedding = list.matrix("model.embed_tokens.weight", -1, config.vocab_size, config.hidden_size, 0);
+  embedding.zero_row = config.pad_token_id;
+  embedding.is_tp_uneven = true;
   for (Index layer = 0; layer < config.num_hidden_layers; ++layer) {
     const std::string prefix = fmt::format("model.layers.{}.", layer);
     list.gain(prefix + "input_layernorm.weight", layer, config.hidden_size);
@@ -75,7 +77,7 @@ std::vector<ParamSpec> parameter_specs(const ModelConfig& config) {
     add_mlp(list, config, layer, prefix + "mlp.");
   }
   list.gain("model.norm.weight", config.num_hidden_layers, config.hidden_size);
-  if (!config.tie_word_embeddings) list.matrix("lm_head.weight", config.num_hidden_layers, config.vocab_size, config.hidden_size, 0);
+  if (!config.tie_word_embeddings) list.matrix("lm_head.weight", config.num_hidden_layers, config.vocab_size, config.hidden_size, 0).is_tp_uneven = true;
   return std::move(list.specs_);
 }
 

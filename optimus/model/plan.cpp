@@ -5,14 +5,21 @@
 #include <limits>
 
 #include "optimus/backend/dry/dry_backend.hpp"
+#include "optimus/comm/dry/dry.hpp"
 #include "optimus/model/network.hpp"
 
 namespace optimus {
+namespace {
 
-std::vector<View> unreal_parameters(const ModelConfig& model, DType dtype) {
+/// Stands for the ranks of a group while memory is planned.
+std::unique_ptr<Communicator> dry_group(Index size, Index rank, const char* name) { return size > 1 ? make_dry_communicator(size, rank, name) : nullptr; }
+
+}  // namespace
+
+std::vector<View> unreal_parameters(const TransformerOptions& options, DType dtype) {
   Arena arena = Arena::measuring();
   std::vector<View> views;
-  for (const ParamSpec& spec : parameter_specs(model)) views.push_back(arena.alloc(dtype, spec.shape));
+  for (const ParamSpec& spec : parameter_specs(options.model, options.layer_range())) views.push_back(arena.alloc(dtype, local_box(spec, options.split).shape));
   return views;
 }
 
@@ -34,19 +41,29 @@ void check_options(const TransformerOptions& options, const Backend& backend) {
 }
 
 ActivationPlan plan_activations(const TransformerOptions& options) {
-  Arena arena = Arena::measuring();
+  Arena temporaries = Arena::measuring(), kept = Arena::measuring();
   const auto backend = make_dry_backend();
-  Network network(options, *backend, arena, true);
+  const auto tp = dry_group(options.split.tp, options.split.tp_rank, "tp"), ep = dry_group(options.split.ep, options.split.ep_rank, "ep");
+  Network network(options, *backend, {.tp = tp.get(), .ep = ep.get()}, {temporaries, std::span(&kept, 1)}, true);
   const MicroBatch largest{.sequences = options.micro_batch, .sequence_length = options.sequence_length, .inputs = {}, .labels = {}};
-  const auto weights = unreal_parameters(options.model, options.weights);
+  const StageRows neighbour = stage_rows(options);
+  const LayerRange layers = options.layer_range();
+  const StageRows before = layers.has_embedding ? StageRows{} : neighbour, after = layers.has_head ? StageRows{} : neighbour;
+  const auto weights = unreal_parameters(options, options.weights);
   if (options.has_backward) {
-    network.bind(weights, unreal_parameters(options.model, options.gradients));
-    network.forward_backward(largest, {}, {});
+    network.bind(weights, unreal_parameters(options, options.gradients));
+    network.forward(0, largest, {}, before, after);
+    network.backward(0, largest, {}, {}, after, before);
   } else {
     network.bind(weights, {});
-    network.forward(largest, {});
+    (void)network.forward_only(largest, before, after, {});
   }
-  return {.bytes = arena.peak(), .gemm_flops = backend->work().gemm_flops, .attention_flops = backend->work().attention_flops};
+  // What one slot takes, rounded up so that every slot begins at a cache line.
+  const Index slot = round_up(kept.peak(), 64);
+  return {.bytes = checked_add(temporaries.peak(), checked_mul(slot, options.slots)),
+          .temporary_bytes = temporaries.peak(),
+          .gemm_flops = backend->work().gemm_flops,
+          .attention_flops = backend->work().attention_flops};
 }
 
 }  // namespace optimus

@@ -7,8 +7,8 @@
 
 namespace optimus {
 
-/// Views of all parameters in memory that does not exist.
-[[nodiscard]] std::vector<View> unreal_parameters(const ModelConfig& model, DType dtype);
+/// Views of this rank's parts of all parameters in memory that does not exist.
+[[nodiscard]] std::vector<View> unreal_parameters(const TransformerOptions& options, DType dtype);
 
 /// Errors: ConfigError for a sequence longer than max_position_embeddings or more rows than 32 bits count; UnsupportedError for an element type that the backend does not compute on.
 void check_options(const TransformerOptions& options, const Backend& backend);

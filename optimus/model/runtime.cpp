@@ -10,9 +10,9 @@ namespace {
 
 DType wide_of(DType dtype) { return dtype == DType::kF64 ? DType::kF64 : DType::kF32; }
 
-MoeShape moe_shape(const ModelConfig& model) {
+MoeShape moe_shape(const ModelConfig& model, Index tp) {
   return {.hidden_size = model.hidden_size,
-          .intermediate_size = model.intermediate_size,
+          .intermediate_size = model.intermediate_size / tp,
           .num_experts = model.num_experts,
           .top_k = model.num_experts_per_tok,
           .norm_topk_prob = model.norm_topk_prob};
@@ -20,13 +20,15 @@ MoeShape moe_shape(const ModelConfig& model) {
 
 }  // namespace
 
-ModelRuntime::ModelRuntime(const TransformerOptions& given, Backend& backend, Arena& arena, bool is_planning)
+ModelRuntime::ModelRuntime(const TransformerOptions& given, Backend& backend, const ModelGroups& groups, Arena& arena, bool is_planning)
     : options(given),
       dispatcher(make_local_dispatcher()),
       experts(make_experts(given.moe.implementation)),
       context{.backend = backend,
               .arena = arena,
+              .kept = &arena,
               .options = options,
+              .tp = groups.tp,
               .wide = wide_of(given.weights),
               .is_planning = is_planning,
               .positions_T = {},
@@ -34,9 +36,12 @@ ModelRuntime::ModelRuntime(const TransformerOptions& given, Backend& backend, Ar
               .sin_PA = {}},
       moe_context{.backend = backend,
                   .arena = arena,
+                  .kept = &arena,
                   .dispatcher = *dispatcher,
                   .config = options.moe,
-                  .shape = moe_shape(given.model),
+                  .shape = moe_shape(given.model, given.split.tp),
+                  .tp = groups.tp,
+                  .ep = groups.ep,
                   .dtype = given.weights,
                   .wide = wide_of(given.weights),
                   .is_planning = is_planning},
@@ -45,6 +50,11 @@ ModelRuntime::ModelRuntime(const TransformerOptions& given, Backend& backend, Ar
   context.cos_PA = arena.alloc(context.wide, {given.sequence_length, given.model.head_size() / 2});
   context.sin_PA = arena.like(context.cos_PA);
   if (!is_planning) fill_rotary_tables(given.model.rope_theta, context.cos_PA, context.sin_PA);
+}
+
+void ModelRuntime::keep_in(Arena& arena) {
+  context.kept = &arena;
+  moe_context.kept = &arena;
 }
 
 void ModelRuntime::set_rows(Index sequences, Index sequence_length, Index first_position) {

@@ -9,11 +9,13 @@ namespace optimus {
 
 /// Lives as long as the computation; its contexts point into it.
 struct ModelRuntime {
-  /// Lays tables and positions of up to micro_batch * sequence_length rows into `arena`.
-  ModelRuntime(const TransformerOptions& given, Backend& backend, Arena& arena, bool is_planning);
+  /// Lays tables and positions of up to micro_batch * sequence_length rows into `arena`, which is then that of temporaries and of what is kept alike.
+  ModelRuntime(const TransformerOptions& given, Backend& backend, const ModelGroups& groups, Arena& arena, bool is_planning);
   ModelRuntime(const ModelRuntime&) = delete;
   ModelRuntime& operator=(const ModelRuntime&) = delete;
 
+  /// What backward needs lies in `arena` from here on.
+  void keep_in(Arena& arena);
   /// Rows of the next computation: positions first, first + 1, … of each sequence.
   void set_rows(Index sequences, Index sequence_length, Index first_position);
   [[nodiscard]] LayerContext layer_context() const { return {context, options.model.is_moe ? &moe_context : nullptr, experts.get()}; }

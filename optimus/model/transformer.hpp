@@ -3,14 +3,18 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
 
 #include "optimus/backend/backend.hpp"
+#include "optimus/comm/communicator.hpp"
+#include "optimus/comm/placement.hpp"
 #include "optimus/model/config.hpp"
 #include "optimus/model/moe/balance.hpp"
 #include "optimus/model/moe/config.hpp"
+#include "optimus/model/stage.hpp"
 #include "optimus/tensor/arena.hpp"
 
 namespace optimus {
@@ -35,6 +39,19 @@ struct TransformerOptions {
   Index micro_batch = 1;          ///< largest number of sequences in a micro-batch
   Index sequence_length = 1;      ///< longest sequence
   bool has_backward = true;       ///< false: forward only, with memory for that alone
+
+  std::optional<LayerRange> layers;  ///< of a pipeline's chunk; none: the whole model
+  ModelSplit split;                  ///< this rank's place in the ranks that share layers
+  bool sequence_parallel = false;    ///< with split.tp > 1: norms and residuals on rows / tp rows a rank
+  Index slots = 1;                   ///< micro-batches between forward and backward at once
+
+  [[nodiscard]] LayerRange layer_range() const { return layers ? *layers : all_layers(model); }
+};
+
+/// The groups that compute one model together with this rank; nullptr where it is alone.
+struct ModelGroups {
+  Communicator* tp = nullptr;
+  Communicator* ep = nullptr;
 };
 
 /// Rows of one micro-batch.
@@ -59,22 +76,39 @@ struct MicroBatchResult {
   double z_loss = 0;    ///< mean squared log-sum-exp of these rows, without its coefficient
 };
 
+/// What passes between neighbouring chunks of a pipeline. The ends of the pipeline have nothing to receive, or to send.
+struct StageRows {
+  View rows_TD;    ///< rows that this rank holds: forward activations, backward their gradient
+  View counts_GE;  ///< i64 expert counts: forward of all layers so far, backward of all layers of the model; does not exist for a dense model
+};
+/// Shapes of StageRows for the largest micro-batch, without memory.
+[[nodiscard]] StageRows stage_rows(const TransformerOptions& options);
+
+/// Places where the owner of weights and gradients takes part. Layers are numbered as in ParamSpec::layer: -1 the embedding, num_hidden_layers the head.
+struct TransformerHooks {
+  std::function<void(Index layer)> before_forward;  ///< the weights of `layer` are about to be read for the first time since the last step
+  std::function<void(Index layer)> after_backward;  ///< the gradients of `layer` have all of this micro-batch
+  std::function<void()> poll;                       ///< called between operations, for transfers to go on
+};
+
 /// Called with blocks of logits rows [first_row, first_row + rows), f32 or the weights' type, valid during the call.
 using LogitsSink = std::function<void(Index first_row, ConstView logits_TV)>;
 
-/// The network. Holds no parameters: it is bound to views of weights and gradients in the order of parameter_specs().
+/// The network, or the layers of it that stand on this rank. Holds no parameters: it is bound to views of weights and gradients in the order of parameter_specs().
 ///
 /// Memory: every activation and temporary comes from one arena, sized at construction by running this same code over a measuring arena and the dry
 /// backend; no call allocates afterwards.
 /// Numerics: with and without recomputation bitwise equal.
+/// Collective: over groups.tp and groups.ep, all calls; their members call them in the same order, those of tp with the same micro-batches.
 class Transformer {
  public:
+  /// `temporaries`: an arena for what no call leaves behind, of at least plan_activations().temporary_bytes, shared with other chunks of this rank; none: its own.
   /// Errors: ConfigError for a sequence longer than max_position_embeddings; UnsupportedError for an element type that the backend does not compute on.
-  Transformer(const TransformerOptions& options, Backend& backend);
+  Transformer(const TransformerOptions& options, Backend& backend, const ModelGroups& groups = {}, Arena* temporaries = nullptr);
   ~Transformer();
   Transformer(Transformer&&) noexcept;
 
-  /// Views in the order of parameter_specs(options.model); gradients may be empty (forward only).
+  /// Views of this rank's parts in the order of parameter_specs(options.model, layers); gradients may be empty (forward only).
   /// Errors: ShapeError naming the first parameter whose shape or element type is not that of the options.
   void bind(std::span<const View> weights, std::span<const View> gradients);
 
@@ -88,8 +122,17 @@ class Transformer {
   /// Forward and losses only. With scope global_batch aux_loss is balanced over these rows.
   MicroBatchResult forward(const MicroBatch& batch, const LogitsSink& sink = {});
 
-  /// Expert choices of the last forward, i64 [L, E]: rows that chose expert e in layer l. Empty for a dense model.
+  /// One chunk's forward of a micro-batch; what backward needs is kept in `slot`. The last chunk computes the loss and its gradient here.
+  void stage_forward(Index slot, const MicroBatch& batch, const LossScale& scale, const StageRows& received, const StageRows& sent);
+  /// The chunk's backward of the micro-batch in `slot`; `received.rows_TD` is used up. The result has the sums of this chunk's layers and, on the last, the loss.
+  MicroBatchResult stage_backward(Index slot, const MicroBatch& batch, const LossScale& scale, const GlobalCounts& global_counts, const StageRows& received,
+                                  const StageRows& sent);
+  /// One chunk's forward that no backward follows; losses on the last chunk.
+  MicroBatchResult stage_forward_only(const MicroBatch& batch, const StageRows& received, const StageRows& sent, const LogitsSink& sink = {});
+
+  /// Expert choices of the last forward or stage call that returned a result, i64 [L, E] of the own layers: rows that chose expert e. Empty for a dense model.
   [[nodiscard]] std::span<const std::int64_t> expert_counts() const;
+  void set_hooks(TransformerHooks hooks);
   /// Told values as they pass (tests, debug); keeping them all would cost memory. `what` is "router_logits" f32 [T, E] of a layer, or "hidden" [T, D]: after the
   /// embedding as layer 0, after block l as layer l + 1, the last one after the final norm.
   using Probe = std::function<void(std::string_view what, Index layer, ConstView value)>;
@@ -104,7 +147,8 @@ class Transformer {
 
 /// Bytes of activations and temporaries and the arithmetic of one micro-batch, without any memory of that size.
 struct ActivationPlan {
-  Index bytes = 0;
+  Index bytes = 0;            ///< in all
+  Index temporary_bytes = 0;  ///< the part of them that chunks on one rank can share
   double gemm_flops = 0, attention_flops = 0;
 };
 [[nodiscard]] ActivationPlan plan_activations(const TransformerOptions& options);

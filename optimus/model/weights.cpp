@@ -5,26 +5,29 @@
 namespace optimus {
 namespace {
 
-void check_views(const ModelConfig& config, std::string_view what, DType dtype, std::span<const View> views) {
-  const std::vector<ParamSpec> specs = parameter_specs(config);
+void check_views(const TransformerOptions& options, std::string_view what, DType dtype, std::span<const View> views) {
+  const std::vector<ParamSpec> specs = parameter_specs(options.model, options.layer_range());
   if (views.size() != specs.size()) throw ShapeError(fmt::format("[model] {} {}s were given, the model has {} parameters", views.size(), what, specs.size()));
   for (std::size_t i = 0; i < specs.size(); ++i) {
-    if (views[i].shape() == specs[i].shape && views[i].dtype() == dtype) continue;
+    const Shape shape = local_box(specs[i], options.split).shape;
+    if (views[i].shape() == shape && views[i].dtype() == dtype) continue;
     throw ShapeError(fmt::format("[model] the {} of {} is {} {}, it should be {} {}", what, specs[i].name, dtype_name(views[i].dtype()), views[i].shape().str(),
-                                 dtype_name(dtype), specs[i].shape.str()));
+                                 dtype_name(dtype), shape.str()));
   }
 }
 
 }  // namespace
 
-ModelWeights bind_weights(const ModelConfig& config, std::string_view what, DType dtype, std::span<const View> views) {
-  check_views(config, what, dtype, views);
+ModelWeights bind_weights(const TransformerOptions& options, std::string_view what, DType dtype, std::span<const View> views) {
+  const ModelConfig& config = options.model;
+  const LayerRange range = options.layer_range();
+  check_views(options, what, dtype, views);
   std::size_t at = 0;
   const auto next = [&] { return views[at++]; };
   const auto gain = [&] { return config.is_moe ? next() : View{}; };
   ModelWeights w;
-  w.embedding_VD = next();
-  w.layers.resize(static_cast<std::size_t>(config.num_hidden_layers));
+  if (range.has_embedding) w.embedding_VD = next();
+  w.layers.resize(static_cast<std::size_t>(range.count()));
   for (LayerWeights& layer : w.layers) {
     layer.input_norm_D = gain();
     layer.attention.w_q_QD = next();
@@ -45,8 +48,9 @@ ModelWeights bind_weights(const ModelConfig& config, std::string_view what, DTyp
       layer.mlp.w_down_DF = next();
     }
   }
+  if (!range.has_head) return w;
   w.head.final_norm_D = gain();
-  w.head.w_head_VD = config.tie_word_embeddings ? w.embedding_VD : next();
+  w.head.w_head_VD = config.tie_word_embeddings && range.has_embedding ? w.embedding_VD : next();
   return w;
 }
 

@@ -10,7 +10,7 @@
 
 namespace optimus {
 
-/// Weights of the model, or their gradients. A tied head is the embedding once more.
+/// Weights of a range of layers, or their gradients; what stands elsewhere does not exist. A tied head is the embedding once more.
 struct ModelWeights {
   View embedding_VD;
   std::vector<LayerWeights> layers;
@@ -19,6 +19,6 @@ struct ModelWeights {
 
 /// `what` is "weight" or "gradient" in messages.
 /// Errors: ShapeError naming the first parameter whose shape or element type is wrong, or the number of views.
-[[nodiscard]] ModelWeights bind_weights(const ModelConfig& config, std::string_view what, DType dtype, std::span<const View> views);
+[[nodiscard]] ModelWeights bind_weights(const TransformerOptions& options, std::string_view what, DType dtype, std::span<const View> views);
 
 }  // namespace optimus

@@ -22,6 +22,7 @@ struct BucketEntry {
 struct Bucket {
   Axis replicas = Axis::kDpEp;    ///< group over which gradients are summed
   Axis shard_axis = Axis::kDpEp;  ///< group over which states are divided; meaningless if shards is 1
+  bool is_tied = false;           ///< the gradient is summed over the first and the last pipeline stage too
   Index shards = 1;
   Index shard = 0;  ///< the part of this rank
   /// Whether this rank speaks for its shard where several ranks hold the same one: norms and checkpoints count each element once.
@@ -42,7 +43,7 @@ struct ShardRange {
 
 /// Buckets in the order in which backward completes them: the last parameter comes first.
 ///
-/// A bucket holds parameters with one replica group (and, under tensor parallelism, either split or whole ones). It is closed when it has reached
+/// A bucket holds parameters with one replica group and one owner. It is closed when it has reached
 /// `bucket_elements`; a parameter is never cut.
 ///   "epso": states divided over the replica group;   "so": over DP only;   "none": not at all.
 [[nodiscard]] std::vector<Bucket> plan_buckets(const std::vector<ParamSpec>& specs, const Mesh& mesh, Index rank, const std::string& sharding,

@@ -1,10 +1,13 @@
 #include "optimus/optim/sharded_optimizer.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <utility>
 
 #include "optimus/base/check.hpp"
+#include "optimus/comm/axis_group.hpp"
 #include "optimus/ops/misc.hpp"
 #include "optimus/ops/update.hpp"
 #include "optimus/optim/bucket_storage.hpp"
@@ -46,12 +49,12 @@ struct ShardedOptimizer::Impl {
   Backend& backend;
   std::vector<BucketStorage> buckets;    ///< in the order in which backward completes them
   std::vector<View> weights, gradients;  ///< in the order of specs
-  Index ep = 1, adam_step = 0;
+  Index adam_step = 0;
   double sum_squares = 0;  ///< of the reduced gradients this rank speaks for
   bool has_reduced = false;
 
   Impl(std::vector<ParamSpec> s, const Options& o, const Mesh& mesh, Index rank, ReplicaGroups g, Backend& b)
-      : specs(std::move(s)), options(o), groups(g), backend(b), weights(specs.size()), gradients(specs.size()), ep(mesh.ep()) {
+      : specs(std::move(s)), options(o), groups(g), backend(b), weights(specs.size()), gradients(specs.size()) {
     const BucketFormat format = bucket_format(options);
     for (Bucket& bucket : plan_buckets(specs, mesh, rank, options.parallel.optimizer_sharding, options.bucket_elements))
       buckets.emplace_back(std::move(bucket), format);
@@ -63,7 +66,14 @@ struct ShardedOptimizer::Impl {
     }
   }
 
-  Communicator& group(Axis axis) const { return axis == Axis::kDp ? *groups.dp : *groups.dp_ep; }
+  Communicator& group(Axis axis) const {
+    switch (axis) {
+      case Axis::kDp: return *groups.dp;
+      case Axis::kDpEp: return *groups.dp_ep;
+      case Axis::kDpEpTp: return *groups.dp_ep_tp;
+      default: throw InternalError(fmt::format("[optim] no parameter is copied along {}", axis_name(axis)));
+    }
+  }
 
   /// Starts the sum of a bucket's gradients over the ranks that hold copies; nothing where there is nobody to wait for.
   std::unique_ptr<Request> start_reduce(BucketStorage& b) const {
@@ -74,8 +84,10 @@ struct ShardedOptimizer::Impl {
 
   /// What start_reduce leaves over: states divided over DP alone, gradients that differ between EP ranks too.
   void finish_reduce(BucketStorage& b) {
-    const bool is_divided_over_part = b.bucket.shards > 1 && b.bucket.shard_axis != b.bucket.replicas;
-    if (is_divided_over_part && ep > 1) groups.ep->all_reduce(b.gradient_shard, Reduce::kSum);
+    const bool is_divided_over_part = options.parallel.optimizer_sharding == "so" && b.bucket.replicas != Axis::kDp;
+    Communicator* rest = b.bucket.replicas == Axis::kDpEpTp ? groups.ep_tp : groups.ep;
+    if (is_divided_over_part && b.bucket.shards > 1 && rest != nullptr && rest->size() > 1) rest->all_reduce(b.gradient_shard, Reduce::kSum);
+    if (b.bucket.is_tied) groups.tied->all_reduce(b.gradient_shard, Reduce::kSum);
     if (b.bucket.is_owner) sum_squares += ops::sum_squares(backend, b.gradient_shard);
   }
 
@@ -134,7 +146,7 @@ struct ShardedOptimizer::Impl {
 
   void fill_own(BucketStorage& b, const Fill& fill) const {
     // With undivided states one member of the replica group makes the values and the others receive them.
-    if (b.bucket.shards == 1 && !b.bucket.is_owner) return;
+    if (b.bucket.shards == 1 && group(b.bucket.replicas).rank() != 0) return;
     for (const BucketEntry& entry : b.bucket.entries) {
       const ShardRange range = shard_range(b.bucket, entry);
       if (range.count > 0)

@@ -19,10 +19,13 @@ namespace optimus {
 
 /// Groups a rank reduces over, one per replica axis. For one rank all are `self`.
 struct ReplicaGroups {
-  Communicator* dp = nullptr;     ///< copies of expert parameters
-  Communicator* dp_ep = nullptr;  ///< copies of everything else
-  Communicator* world = nullptr;  ///< for the norm and for agreement
-  Communicator* ep = nullptr;     ///< for "so" with ep > 1 only: the shards over DP are then summed over EP
+  Communicator* dp = nullptr;        ///< expert parameters
+  Communicator* dp_ep = nullptr;     ///< parameters cut over TP
+  Communicator* world = nullptr;     ///< for the norm and for agreement
+  Communicator* ep = nullptr;        ///< for "so" with ep > 1: the shards over DP are then summed over EP
+  Communicator* dp_ep_tp = nullptr;  ///< parameters that every TP rank has whole; used with tp > 1
+  Communicator* ep_tp = nullptr;     ///< for "so" with tp > 1, as ep
+  Communicator* tied = nullptr;      ///< this rank's counterparts on the first and the last pipeline stage; used where both hold a tied embedding
 };
 
 /// What one update did.

@@ -17,27 +17,34 @@ BalanceOptions balance_options(const MoeConfig& config) {
           .is_global = config.aux_loss_scope == "global_batch"};
 }
 
-Balance::Balance(const BalanceOptions& options, ConstView counts_LGE, ConstView sums_LGE, Index rows_per_group, const GlobalExpertCounts& global)
+Balance::Balance(const BalanceOptions& options, const BalanceStatistics& s, const GlobalExpertCounts& global)
     : options_(options),
-      counts_LGE_(counts_LGE.span<std::int64_t>()),
-      sums_LGE_(sums_LGE.span<double>()),
-      layers_(counts_LGE.size(0)),
-      groups_(counts_LGE.size(1)),
-      experts_(counts_LGE.size(2)),
-      rows_per_group_(rows_per_group),
+      counts_LGE_(s.counts_LGE.span<std::int64_t>()),
+      total_GE_(s.total_GE.span<std::int64_t>()),
+      sums_LGE_(s.sums_LGE.span<double>()),
+      layers_(s.counts_LGE.size(0)),
+      groups_(s.counts_LGE.size(1)),
+      experts_(s.counts_LGE.size(2)),
+      first_layer_(s.first_layer),
+      all_layers_(s.all_layers),
+      rows_per_group_(s.rows_per_group),
       global_(global) {
   if (options.is_global != !global.counts_LE.empty())
     throw InternalError("[moe] counts of the global batch belong to aux_loss_scope = \"global_batch\", and to nothing else");
 }
 
 double Balance::fraction(Index layer, Index group, Index expert) const {
-  const Index first = options_.is_concatenated ? 0 : layer, last = options_.is_concatenated ? layers_ : layer + 1;
+  const Index set_layers = options_.is_concatenated ? all_layers_ : 1;
   std::int64_t count = 0;
-  for (Index l = first; l < last; ++l) {
-    count += options_.is_global ? global_.counts_LE[static_cast<std::size_t>(l * experts_ + expert)]
-                                : counts_LGE_[static_cast<std::size_t>((l * groups_ + group) * experts_ + expert)];
+  if (options_.is_global) {
+    const Index first = options_.is_concatenated ? 0 : first_layer_ + layer;
+    for (Index l = first; l < first + set_layers; ++l) count += global_.counts_LE[static_cast<std::size_t>(l * experts_ + expert)];
+  } else if (options_.is_concatenated) {
+    count = total_GE_[static_cast<std::size_t>(group * experts_ + expert)];
+  } else {
+    count = counts_LGE_[static_cast<std::size_t>((layer * groups_ + group) * experts_ + expert)];
   }
-  return static_cast<double>(count) / static_cast<double>((last - first) * (options_.is_global ? global_.rows : rows_per_group_));
+  return static_cast<double>(count) / static_cast<double>(set_layers * (options_.is_global ? global_.rows : rows_per_group_));
 }
 
 double Balance::loss() const {
@@ -48,11 +55,11 @@ double Balance::loss() const {
       for (Index e = 0; e < experts_; ++e) sum += fraction(l, g, e) * sums_LGE_[static_cast<std::size_t>((l * groups_ + g) * experts_ + e)];
     }
   }
-  return static_cast<double>(experts_) * sum / static_cast<double>(layers_ * groups_ * rows_per_group_);
+  return static_cast<double>(experts_) * sum / static_cast<double>(all_layers_ * groups_ * rows_per_group_);
 }
 
 void Balance::gradient(Index layer, double scale, View dp_GE) const {
-  const double share = scale * static_cast<double>(experts_) / static_cast<double>(layers_ * groups_ * rows_per_group_);
+  const double share = scale * static_cast<double>(experts_) / static_cast<double>(all_layers_ * groups_ * rows_per_group_);
   for (Index g = 0; g < groups_; ++g) {
     for (Index e = 0; e < experts_; ++e) {
       const double value = share * fraction(layer, g, e);

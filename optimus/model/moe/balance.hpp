@@ -30,15 +30,22 @@ struct GlobalExpertCounts {
   Index rows = 0;
 };
 
-/// The balancing loss of one micro-batch whose forward is over.
+/// What a chunk of layers knows of the routing of one micro-batch.
+struct BalanceStatistics {
+  ConstView counts_LGE, sums_LGE;  ///< i64, f64 [own layers, G, E]: RoutingStatistics of the own layers
+  ConstView total_GE;              ///< i64 [G, E]: counts of all layers of the model
+  Index first_layer = 0, all_layers = 0;
+  Index rows_per_group = 0;
+};
+
+/// The balancing loss of one micro-batch whose forward is over. Of layers elsewhere only their summed counts are needed.
 class Balance {
  public:
-  /// counts_LGE i64, sums_LGE f64 [L, G, E]: RoutingStatistics of all layers in groups of `rows_per_group` rows.
-  Balance(const BalanceOptions& options, ConstView counts_LGE, ConstView sums_LGE, Index rows_per_group, const GlobalExpertCounts& global);
+  Balance(const BalanceOptions& options, const BalanceStatistics& statistics, const GlobalExpertCounts& global);
 
-  /// Without coefficient.
+  /// The own layers' part of it, without coefficient: the sum over all chunks is the loss.
   [[nodiscard]] double loss() const;
-  /// dp_GE[g,e] = scale * d loss / d p[t,e] for the rows t of group g of `layer`.   Types: f32 or f64.
+  /// dp_GE[g,e] = scale * d loss / d p[t,e] for the rows t of group g of the own layer `layer`.   Types: f32 or f64.
   void gradient(Index layer, double scale, View dp_GE) const;
 
  private:
@@ -46,9 +53,10 @@ class Balance {
   [[nodiscard]] double fraction(Index layer, Index group, Index expert) const;
 
   BalanceOptions options_;
-  std::span<const std::int64_t> counts_LGE_;
+  std::span<const std::int64_t> counts_LGE_, total_GE_;
   std::span<const double> sums_LGE_;
-  Index layers_, groups_, experts_, rows_per_group_;
+  Index layers_, groups_, experts_;  ///< own layers
+  Index first_layer_, all_layers_, rows_per_group_;
   GlobalExpertCounts global_;
 };
 

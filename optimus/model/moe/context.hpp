@@ -2,6 +2,7 @@
 // What every part of an expert layer is given: sizes, options, where to compute and where to put temporaries.
 
 #include "optimus/backend/backend.hpp"
+#include "optimus/comm/communicator.hpp"
 #include "optimus/model/moe/config.hpp"
 #include "optimus/tensor/arena.hpp"
 
@@ -11,16 +12,21 @@ class Dispatcher;
 
 /// Sizes of an expert layer.
 struct MoeShape {
-  Index hidden_size = 0, intermediate_size = 0, num_experts = 0, top_k = 0;
+  Index hidden_size = 0;
+  Index intermediate_size = 0;  ///< of this rank's part of an expert
+  Index num_experts = 0, top_k = 0;
   bool norm_topk_prob = false;
 };
 
 struct MoeContext {
   Backend& backend;
-  Arena& arena;
+  Arena& arena;  ///< of temporaries
+  Arena* kept;   ///< of what backward needs
   const Dispatcher& dispatcher;
   const MoeConfig& config;
   MoeShape shape;
+  Communicator* tp;  ///< the ranks that share each expert, with the same rows; nullptr: this one alone
+  Communicator* ep;  ///< the ranks that share the experts of a layer, with rows of their own; nullptr: this one alone
   DType dtype;       ///< of activations and weights
   DType wide;        ///< of statistics, probabilities and routing weights: f32, or f64 beside f64
   bool is_planning;  ///< memory does not exist: nothing may be read from it on the host

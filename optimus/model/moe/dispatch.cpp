@@ -12,12 +12,12 @@ class LocalDispatcher : public Dispatcher {
 
   [[nodiscard]] Dispatch allocate(const MoeContext& c, Index rows) const override {
     const Index slots = slot_capacity(c.shape, rows);
-    return {.plan = {.segments_e = c.arena.alloc(DType::kI64, {local_experts(c.shape) + 1}),
-                     .input_indices_R = c.arena.alloc(DType::kI32, {slots}),
-                     .row_offsets_T = c.arena.alloc(DType::kI64, {rows + 1}),
-                     .output_indices_R = c.arena.alloc(DType::kI32, {slots}),
-                     .selected_k_R = c.arena.alloc(DType::kI32, {slots})},
-            .weight_R = c.arena.alloc(c.wide, {slots})};
+    return {.plan = {.segments_e = c.kept->alloc(DType::kI64, {local_experts(c.shape) + 1}),
+                     .input_indices_R = c.kept->alloc(DType::kI32, {slots}),
+                     .row_offsets_T = c.kept->alloc(DType::kI64, {rows + 1}),
+                     .output_indices_R = c.kept->alloc(DType::kI32, {slots}),
+                     .selected_k_R = c.kept->alloc(DType::kI32, {slots})},
+            .weight_R = c.kept->alloc(c.wide, {slots})};
   }
 
   void forward(const MoeContext& c, ConstView x_TD, const Routing& routing, const Dispatch& dispatch, View x_RD) const override {

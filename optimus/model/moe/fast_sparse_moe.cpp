@@ -15,9 +15,9 @@ class FastSparseMoe : public Experts {
   [[nodiscard]] ExpertsSaved allocate(const MoeContext& c, Index rows) const override {
     const Index slots = c.dispatcher.slot_capacity(c.shape, rows);
     return {.dispatch = c.dispatcher.allocate(c, rows),
-            .x_RD = c.arena.alloc(c.dtype, {slots, c.shape.hidden_size}),
-            .gate_RF = c.arena.alloc(c.dtype, {slots, c.shape.intermediate_size}),
-            .up_RF = c.arena.alloc(c.dtype, {slots, c.shape.intermediate_size})};
+            .x_RD = c.kept->alloc(c.dtype, {slots, c.shape.hidden_size}),
+            .gate_RF = c.kept->alloc(c.dtype, {slots, c.shape.intermediate_size}),
+            .up_RF = c.kept->alloc(c.dtype, {slots, c.shape.intermediate_size})};
   }
 
   void forward(const MoeContext& c, const ExpertWeights& w, ConstView x_TD, const Routing& routing, const ExpertsSaved& s, View y_TD) const override {

@@ -68,15 +68,15 @@ class ReferenceSparseMoe : public Experts {
  public:
   [[nodiscard]] ExpertsSaved allocate(const MoeContext& c, Index rows) const override {
     const Index slots = checked_mul(rows, c.shape.top_k);
-    return {.dispatch = {.plan = {.segments_e = c.arena.alloc(DType::kI64, {2}),
-                                  .input_indices_R = c.arena.alloc(DType::kI32, {slots}),
-                                  .row_offsets_T = c.arena.alloc(DType::kI64, {rows + 1}),
-                                  .output_indices_R = c.arena.alloc(DType::kI32, {slots}),
-                                  .selected_k_R = c.arena.alloc(DType::kI32, {slots})},
-                         .weight_R = c.arena.alloc(c.wide, {slots})},
-            .x_RD = c.arena.alloc(c.dtype, {slots, c.shape.hidden_size}),
-            .gate_RF = c.arena.alloc(c.dtype, {slots, c.shape.intermediate_size}),
-            .up_RF = c.arena.alloc(c.dtype, {slots, c.shape.intermediate_size})};
+    return {.dispatch = {.plan = {.segments_e = c.kept->alloc(DType::kI64, {2}),
+                                  .input_indices_R = c.kept->alloc(DType::kI32, {slots}),
+                                  .row_offsets_T = c.kept->alloc(DType::kI64, {rows + 1}),
+                                  .output_indices_R = c.kept->alloc(DType::kI32, {slots}),
+                                  .selected_k_R = c.kept->alloc(DType::kI32, {slots})},
+                         .weight_R = c.kept->alloc(c.wide, {slots})},
+            .x_RD = c.kept->alloc(c.dtype, {slots, c.shape.hidden_size}),
+            .gate_RF = c.kept->alloc(c.dtype, {slots, c.shape.intermediate_size}),
+            .up_RF = c.kept->alloc(c.dtype, {slots, c.shape.intermediate_size})};
   }
 
   void forward(const MoeContext& c, const ExpertWeights& w, ConstView x_TD, const Routing& routing, const ExpertsSaved& s, View y_TD) const override {

@@ -10,10 +10,10 @@ bool is_normalised(const MoeContext& c) { return c.shape.norm_topk_prob || c.con
 
 Routing allocate_routing(const MoeContext& c, Index rows, const RoutingStatistics& statistics) {
   const Index experts = c.shape.num_experts, chosen = c.shape.top_k;
-  return {.p_TE = c.arena.alloc(c.wide, {rows, experts}),
-          .lse_T = c.arena.alloc(c.wide, {rows}),
-          .index_TK = c.arena.alloc(DType::kI32, {rows, chosen}),
-          .weight_TK = c.arena.alloc(c.wide, {rows, chosen}),
+  return {.p_TE = c.kept->alloc(c.wide, {rows, experts}),
+          .lse_T = c.kept->alloc(c.wide, {rows}),
+          .index_TK = c.kept->alloc(DType::kI32, {rows, chosen}),
+          .weight_TK = c.kept->alloc(c.wide, {rows, chosen}),
           .statistics = statistics};
 }
 

@@ -62,7 +62,7 @@ TEST(Groups, AxesOfTheMeshReachTheRanksTheMeshSays) {
       for (const Index pp : {Index{1}, Index{2}}) {
         if (size % (tp * pp) != 0) continue;
         const Mesh mesh({.tp = tp, .pp = pp, .order = order}, size);
-        for (const Axis axis : {Axis::kDp, Axis::kEp, Axis::kTp, Axis::kPp, Axis::kDpEp}) {
+        for (const Axis axis : kAxes) {
           const auto group = make_axis_group(world(), mesh, axis);
           Index wanted = 0;
           for (Index m = 0; m < mesh.group_size(axis); ++m) wanted += Index{1} << mesh.member_rank(world().rank(), axis, m);

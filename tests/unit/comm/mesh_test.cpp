@@ -8,7 +8,6 @@
 namespace optimus {
 namespace {
 
-constexpr Axis kAxes[] = {Axis::kDp, Axis::kEp, Axis::kTp, Axis::kPp, Axis::kDpEp};
 
 TEST(Mesh, PutsTensorParallelRanksNextToEachOther) {
   const Mesh mesh({.tp = 2, .ep = 2, .pp = 2}, 16);  // dp 2

@@ -1,0 +1,15 @@
+#pragma once
+// The embedding, and ids as views.
+
+#include "optimus/model/context.hpp"
+
+namespace optimus {
+
+[[nodiscard]] ConstView rows_view(const ModelContext& c, std::span<const std::int32_t> values);
+
+/// x = w[ids].   Writes: x_lD, this rank's rows.
+void embedding_forward(const ModelContext& c, ConstView w_VD, ConstView ids_T, View x_lD);
+/// dw[ids] += dx.
+void embedding_backward(const ModelContext& c, ConstView dx_lD, ConstView ids_T, View dw_VD);
+
+}  // namespace optimus
