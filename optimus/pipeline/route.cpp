@@ -25,6 +25,15 @@ std::optional<Route> outgoing(const Schedule& s, Index stage, const Action& a) {
   return route(s, Direction::kBackward, chunk, chunk - 1, a.micro_batch);
 }
 
+StageRoutes stage_routes(const Schedule& s, Index stage, Direction direction) {
+  StageRoutes routes;
+  for (const Action& action : s.actions[static_cast<std::size_t>(stage)]) {
+    if (const auto in = incoming(s, stage, action); in && in->direction == direction) routes.receives.push_back(*in);
+    if (const auto out = outgoing(s, stage, action); out && out->direction == direction) routes.sends.push_back(*out);
+  }
+  return routes;
+}
+
 std::optional<std::size_t> stuck_stage(const Schedule& s, const std::vector<std::size_t>& done) {
   for (std::size_t stage = 0; stage < done.size(); ++stage)
     if (done[stage] < s.actions[stage].size()) return stage;

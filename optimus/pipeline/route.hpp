@@ -29,6 +29,12 @@ struct Route {
 /// The message an action ends with.
 [[nodiscard]] std::optional<Route> outgoing(const Schedule& schedule, Index stage, const Action& action);
 
+/// A stage's messages of one direction, in the order in which its actions take and send them.
+struct StageRoutes {
+  std::vector<Route> receives, sends;
+};
+[[nodiscard]] StageRoutes stage_routes(const Schedule& schedule, Index stage, Direction direction);
+
 /// Lets every stage run on as far as it can, until none can. `try_run(stage, action index)` says whether that action has run.
 /// Returns how many actions of each stage have run.
 template <class TryRun>

@@ -52,7 +52,7 @@ TEST(Simulate, TimesThatAreNoneAreRefused) {
   EXPECT_HAS(message_of<ConfigError>([&] { (void)simulate(build_schedule({"forward", 2, 1, 2}), {0, 1, 1}); }), "more than 0");
 }
 
-// Both drawn by hand on squared paper before the code.
+// Worked out by hand.
 TEST(Draw, OneForwardOneBackward) {
   EXPECT_EQ(draw(build_schedule({"1f1b", 2, 1, 2}), {}),
             "stage 0  F0 F1 ......B0--- ...B1---\n"
