@@ -73,6 +73,9 @@ class Communicator {
   [[nodiscard]] virtual std::unique_ptr<Request> start_reduce_scatter_v(ConstView input, View output, std::span<const Index> counts, Reduce reduce) = 0;
   /// As all_gather_v. input may be part rank() of output.
   [[nodiscard]] virtual std::unique_ptr<Request> start_all_gather_v(ConstView input, View output, std::span<const Index> counts) = 0;
+  /// The counts are read before it returns, the views belong to the request.
+  [[nodiscard]] virtual std::unique_ptr<Request> start_all_to_all_v(ConstView input, std::span<const Index> send_counts, View output,
+                                                                    std::span<const Index> recv_counts) = 0;
   [[nodiscard]] virtual std::unique_ptr<Request> start_send(ConstView data, Index to, int tag) = 0;
   [[nodiscard]] virtual std::unique_ptr<Request> start_receive(View data, Index from, int tag) = 0;
 

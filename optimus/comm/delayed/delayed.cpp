@@ -89,9 +89,7 @@ class Decorator final : public DelayedCommunicator {
   void all_gather(ConstView input, View output) override { start_all_gather(input, output)->wait(); }
   void all_gather_v(ConstView input, View output, std::span<const Index> counts) override { start_all_gather_v(input, output, counts)->wait(); }
   void all_to_all_v(ConstView input, std::span<const Index> send_counts, View output, std::span<const Index> recv_counts) override {
-    arguments::check_all_to_all_v(*this, input, send_counts, output, recv_counts);
-    const Index kept = send_counts[static_cast<std::size_t>(rank())];
-    delay(input.bytes() - kept * dtype_bytes(input.dtype()), [&] { inner_.all_to_all_v(input, send_counts, output, recv_counts); });
+    start_all_to_all_v(input, send_counts, output, recv_counts)->wait();
   }
   void broadcast(View data, Index root) override {
     delay(data.bytes(), [&] { inner_.broadcast(data, root); });
@@ -121,6 +119,12 @@ class Decorator final : public DelayedCommunicator {
     arguments::check_all_gather_v(*this, input, output, counts);
     const Index left_out = counts[static_cast<std::size_t>((rank() + 1) % size())];
     return start_delayed(output.bytes() - left_out * dtype_bytes(output.dtype()), [&] { return inner_.start_all_gather_v(input, output, counts); });
+  }
+  [[nodiscard]] std::unique_ptr<Request> start_all_to_all_v(ConstView input, std::span<const Index> send_counts, View output,
+                                                            std::span<const Index> recv_counts) override {
+    arguments::check_all_to_all_v(*this, input, send_counts, output, recv_counts);
+    const Index kept = send_counts[static_cast<std::size_t>(rank())];
+    return start_delayed(input.bytes() - kept * dtype_bytes(input.dtype()), [&] { return inner_.start_all_to_all_v(input, send_counts, output, recv_counts); });
   }
   [[nodiscard]] std::unique_ptr<Request> start_send(ConstView data, Index to, int tag) override {
     if (to == rank()) return inner_.start_send(data, to, tag);

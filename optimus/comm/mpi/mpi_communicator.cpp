@@ -150,13 +150,14 @@ std::unique_ptr<Request> MpiCommunicator::start_all_gather_v(ConstView input, Vi
   return start(std::make_unique<Exchange>(next_channel(), plan_all_gather(place(), parts)), "all_gather_v");
 }
 
-void MpiCommunicator::all_to_all_v(ConstView input, std::span<const Index> send_counts, View output, std::span<const Index> recv_counts) {
+std::unique_ptr<Request> MpiCommunicator::start_all_to_all_v(ConstView input, std::span<const Index> send_counts, View output,
+                                                             std::span<const Index> recv_counts) {
   arguments::check_all_to_all_v(*this, input, send_counts, output, recv_counts);
   const auto me = static_cast<std::size_t>(rank());
   const std::vector<Part> sent = parts_of(input.data(), send_counts, dtype_bytes(input.dtype())),
                           received = parts_of(output.data(), recv_counts, dtype_bytes(input.dtype()));
   move_bytes(sent[me].data, received[me].data, sent[me].bytes);
-  start(std::make_unique<Exchange>(next_channel(), plan_all_to_all(place(), sent, received)), "all_to_all_v")->wait();
+  return start(std::make_unique<Exchange>(next_channel(), plan_all_to_all(place(), sent, received)), "all_to_all_v");
 }
 
 void MpiCommunicator::broadcast(View data, Index root) {

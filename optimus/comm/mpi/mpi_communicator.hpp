@@ -23,7 +23,9 @@ class MpiCommunicator final : public Communicator {
   void reduce_scatter(ConstView input, View output) override { start_reduce_scatter(input, output)->wait(); }
   void all_gather(ConstView input, View output) override { start_all_gather(input, output)->wait(); }
   void all_gather_v(ConstView input, View output, std::span<const Index> counts) override { start_all_gather_v(input, output, counts)->wait(); }
-  void all_to_all_v(ConstView input, std::span<const Index> send_counts, View output, std::span<const Index> recv_counts) override;
+  void all_to_all_v(ConstView input, std::span<const Index> send_counts, View output, std::span<const Index> recv_counts) override {
+    start_all_to_all_v(input, send_counts, output, recv_counts)->wait();
+  }
   void broadcast(View data, Index root) override;
   void send(ConstView data, Index to, int tag) override { start_send(data, to, tag)->wait(); }
   void receive(View data, Index from, int tag) override { start_receive(data, from, tag)->wait(); }
@@ -37,6 +39,8 @@ class MpiCommunicator final : public Communicator {
   [[nodiscard]] std::unique_ptr<Request> start_all_reduce(View data, Reduce reduce) override;
   [[nodiscard]] std::unique_ptr<Request> start_reduce_scatter_v(ConstView input, View output, std::span<const Index> counts, Reduce reduce) override;
   [[nodiscard]] std::unique_ptr<Request> start_all_gather_v(ConstView input, View output, std::span<const Index> counts) override;
+  [[nodiscard]] std::unique_ptr<Request> start_all_to_all_v(ConstView input, std::span<const Index> send_counts, View output,
+                                                            std::span<const Index> recv_counts) override;
   [[nodiscard]] std::unique_ptr<Request> start_send(ConstView data, Index to, int tag) override;
   [[nodiscard]] std::unique_ptr<Request> start_receive(View data, Index from, int tag) override;
 

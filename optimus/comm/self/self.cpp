@@ -82,6 +82,10 @@ class SelfCommunicator final : public Communicator {
   [[nodiscard]] std::unique_ptr<Request> start_all_gather_v(ConstView input, View output, std::span<const Index> counts) override {
     return done([&] { all_gather_v(input, output, counts); });
   }
+  [[nodiscard]] std::unique_ptr<Request> start_all_to_all_v(ConstView input, std::span<const Index> send_counts, View output,
+                                                            std::span<const Index> recv_counts) override {
+    return done([&] { all_to_all_v(input, send_counts, output, recv_counts); });
+  }
   [[nodiscard]] std::unique_ptr<Request> start_send(ConstView data, Index to, int tag) override {
     return done([&] { send(data, to, tag); });
   }

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <numeric>
 
 #include "optimus/base/timer.hpp"
@@ -114,8 +115,12 @@ TEST_P(Transports, AllToAllVDeliversEveryPairsPart) {
     for (Index i = 0; i < count(m, rank()); ++i) wanted.push_back(value(m, rank(), i));
   }
   std::vector<std::int32_t> output(wanted.size(), -1);
-  comm().all_to_all_v({reinterpret_cast<const std::byte*>(input.data()), DType::kI32, {static_cast<Index>(input.size())}}, send_counts,
-                      {reinterpret_cast<std::byte*>(output.data()), DType::kI32, {static_cast<Index>(output.size())}}, recv_counts);
+  const ConstView sent{reinterpret_cast<const std::byte*>(input.data()), DType::kI32, {static_cast<Index>(input.size())}};
+  const View received{reinterpret_cast<std::byte*>(output.data()), DType::kI32, {static_cast<Index>(output.size())}};
+  comm().all_to_all_v(sent, send_counts, received, recv_counts);
+  EXPECT_EQ(output, wanted);
+  std::ranges::fill(output, -1);
+  comm().start_all_to_all_v(sent, send_counts, received, recv_counts)->wait();
   EXPECT_EQ(output, wanted);
 }
 
