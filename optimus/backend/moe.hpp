@@ -33,6 +33,7 @@ class MoeKernels {
   virtual void router_backward(const RouterGradient& g, View dlogits_TE) = 0;
   virtual void expert_counts(ConstView index_TK, View counts_GE) = 0;
   virtual void column_sums(ConstView p_TE, View sums_GE) = 0;
+  virtual void expert_ranks(ConstView index_TK, Index experts_per_rank, View rank_TK) = 0;
   virtual void build_dispatch(ConstView index_TK, Index expert_begin, const DispatchPlan& plan) = 0;
   virtual void gather_rows(ConstView x_TD, const DispatchPlan& plan, View x_RD) = 0;
   virtual void scatter_rows(ConstView dx_RD, const DispatchPlan& plan, View dx_TD, Write write) = 0;

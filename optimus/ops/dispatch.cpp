@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "optimus/ops/arguments.hpp"
 #include "optimus/ops/moe.hpp"
 
@@ -45,12 +47,23 @@ void expect_slot_weights(const Arguments& arguments, const DispatchPlan& plan, s
 
 }  // namespace
 
+void expert_ranks(Backend& backend, ConstView index_TK, Index experts_per_rank, View rank_TK) {
+  const Arguments arguments(backend, "expert_ranks");
+  arguments.expect_ndim("index_TK", index_TK, 2);
+  arguments.expect_dtype("index_TK", index_TK, DType::kI32);
+  arguments.expect(experts_per_rank >= 1, "experts_per_rank of 1 or more", "index_TK", index_TK);
+  arguments.expect_shape("rank_TK", rank_TK, index_TK.shape());
+  arguments.expect_dtype("rank_TK", rank_TK, DType::kI32);
+  backend.expert_ranks(index_TK, experts_per_rank, rank_TK);
+}
+
 void build_dispatch(Backend& backend, ConstView index_TK, Index expert_begin, const DispatchPlan& plan) {
   const Arguments arguments(backend, "build_dispatch");
   arguments.expect_ndim("index_TK", index_TK, 2);
   arguments.expect_dtype("index_TK", index_TK, DType::kI32);
   arguments.expect(expert_begin >= 0, "expert_begin of 0 or more", "index_TK", index_TK);
-  expect_plan(arguments, plan, index_TK.size(0), index_TK.count());
+  arguments.expect_ndim("segments_e", plan.segments_e, 1);
+  expect_plan(arguments, plan, index_TK.size(0), index_TK.size(0) * std::min(index_TK.size(1), plan.segments_e.size(0) - 1));
   backend.build_dispatch(index_TK, expert_begin, plan);
 }
 
@@ -58,7 +71,7 @@ void gather_rows(Backend& backend, ConstView x_TD, const DispatchPlan& plan, Vie
   const Arguments arguments(backend, "gather_rows");
   arguments.expect_ndim("x_TD", x_TD, 2);
   expect_rows(arguments, plan, x_TD, "x_RD", x_RD);
-  arguments.expect_compute("x_TD", x_TD);
+  if (x_TD.dtype() != DType::kI32) arguments.expect_compute("x_TD", x_TD);
   arguments.expect_same("x_RD", x_RD, x_TD);
   backend.gather_rows(x_TD, plan, x_RD);
 }

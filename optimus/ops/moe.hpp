@@ -2,7 +2,7 @@
 // Routing of tokens to experts and the data movement around grouped expert products.
 //
 // Legend: T rows (tokens), E experts of the layer, e experts on this rank, K choices of a row, R slots = (row, choice) pairs that fall on local experts,
-// G equal groups of consecutive rows (1, or one per sequence). Slot-indexed views have capacity T*K rows; rows beyond R are neither read nor written.
+// G equal groups of consecutive rows (1, or one per sequence). Slot-indexed views have capacity for the worst routing; rows beyond R are neither read nor written.
 
 #include "optimus/backend/backend.hpp"
 
@@ -44,17 +44,21 @@ void expert_counts(Backend& backend, ConstView index_TK, View counts_GE);
 /// sums[g,e] = sum of p[t,e] over the rows of group g, in f64.   sums f64 [G, E], overwritten; bitwise equal for any number of threads.
 void column_sums(Backend& backend, ConstView p_TE, View sums_GE);
 
+/// rank_TK[t,:] = the ranks that hold row t's experts, each once, ascending, then -1. Rank r holds [r * experts_per_rank, (r + 1) * experts_per_rank).   i32.
+void expert_ranks(Backend& backend, ConstView index_TK, Index experts_per_rank, View rank_TK);
+
 /// Token counting and index generation for the local experts [expert_begin, expert_begin + e), e = segments_e.size(0) - 1.
 ///
 /// Over fixed blocks of rows: count per (expert, block) and per row; prefix sums give every block its write position in every segment; a
 /// second walk fills the indices. No atomics; stable in row order; any T (short last block), any number of rows per expert including 0.
+/// Shapes:   lists of T * min(K, e) slots or more: a row chooses an expert once. A choice of -1 is of no expert.
 /// Writes:   all of `plan`, overwritten (entries [0, R) of the slot lists).
 /// Source:   arXiv:2604.00785 §3, stages 2 and 3.
 void build_dispatch(Backend& backend, ConstView index_TK, Index expert_begin, const DispatchPlan& plan);
 
 /// x_RD[i] = x_TD[input_indices[i]]
 ///
-/// Types:    x_RD and x_TD equal; the same holds for the pairs of scatter_rows and combine_forward.
+/// Types:    x_RD and x_TD equal, i32 among others; of scatter_rows and combine_forward equal too, and not i32.
 void gather_rows(Backend& backend, ConstView x_TD, const DispatchPlan& plan, View x_RD);
 
 /// dx_TD[t] (+)= sum over slots o of row t of dx_RD[output_indices[o]], in f32, in slot order: the gradient of gather_rows.

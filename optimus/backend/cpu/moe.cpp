@@ -71,6 +71,20 @@ CombineArgs combine_args(ConstView rows_RD, const DispatchPlan& plan, View out_T
 
 }  // namespace
 
+void CpuBackend::expert_ranks(ConstView index_TK, Index experts_per_rank, View rank_TK) {
+  const Index K = index_TK.size(1);
+  const auto* index = index_TK.as<std::int32_t>();
+  auto* out = rank_TK.as<std::int32_t>();
+  parallel_ranges(threads_, index_TK.size(0), 256, [&](Index begin, Index end) {
+    for (Index t = begin; t < end; ++t) {
+      std::int32_t* ranks = out + t * K;
+      for (Index k = 0; k < K; ++k) ranks[k] = static_cast<std::int32_t>(index[t * K + k] / experts_per_rank);
+      std::sort(ranks, ranks + K);
+      std::fill(std::unique(ranks, ranks + K), ranks + K, -1);
+    }
+  });
+}
+
 void CpuBackend::build_dispatch(ConstView index_TK, Index expert_begin, const DispatchPlan& plan) {
   const Index T = index_TK.size(0), e = plan.segments_e.size(0) - 1, num_blocks = std::clamp<Index>(T / kMinRowsPerBlock, 1, threads_);
   auto* memory = reinterpret_cast<std::int64_t*>(shared_scratch(num_blocks * (e + 1) * 8));

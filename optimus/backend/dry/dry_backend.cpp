@@ -51,6 +51,7 @@ class CountingBackend final : public DryBackend {
   }
   void expert_counts(ConstView index, View counts) override { moves({index, counts}); }
   void column_sums(ConstView p, View sums) override { moves({p, sums}); }
+  void expert_ranks(ConstView index, Index, View rank) override { moves({index, rank}); }
   void build_dispatch(ConstView index, Index, const DispatchPlan& plan) override {
     moves({index, index, plan.segments_e, plan.input_indices_R, plan.row_offsets_T, plan.output_indices_R, plan.selected_k_R});
   }

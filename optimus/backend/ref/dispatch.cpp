@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <set>
+
 #include "optimus/backend/ref/kernels.hpp"
 #include "optimus/backend/ref/storage.hpp"
 
@@ -16,6 +19,16 @@ void for_each_slot(const DispatchPlan& plan, Fn fn) {
 }
 
 }  // namespace
+
+void RefBackend::expert_ranks(ConstView index_TK, Index experts_per_rank, View rank_TK) {
+  const Index K = index_TK.size(1);
+  for (Index t = 0; t < index_TK.size(0); ++t) {
+    std::set<std::int32_t> ranks;
+    for (Index k = 0; k < K; ++k) ranks.insert(static_cast<std::int32_t>(index_TK[t].as<std::int32_t>()[k] / experts_per_rank));
+    auto* out = std::copy(ranks.begin(), ranks.end(), rank_TK[t].as<std::int32_t>());
+    std::fill(out, rank_TK[t].as<std::int32_t>() + K, -1);
+  }
+}
 
 void RefBackend::build_dispatch(ConstView index_TK, Index expert_begin, const DispatchPlan& plan) {
   const auto* index = index_TK.as<std::int32_t>();

@@ -38,6 +38,7 @@ class RefBackend final : public Backend {
   void router_backward(const RouterGradient& g, View dlogits_TE) override;
   void expert_counts(ConstView index_TK, View counts_GE) override;
   void column_sums(ConstView p_TE, View sums_GE) override;
+  void expert_ranks(ConstView index_TK, Index experts_per_rank, View rank_TK) override;
   void build_dispatch(ConstView index_TK, Index expert_begin, const DispatchPlan& plan) override;
   void gather_rows(ConstView x_TD, const DispatchPlan& plan, View x_RD) override;
   void scatter_rows(ConstView dx_RD, const DispatchPlan& plan, View dx_TD, Write write) override;

@@ -32,6 +32,16 @@ TEST(Dispatch, PlanAgreesWithReferenceAndLeavesSpareSlotsAlone) {
   }
 }
 
+TEST(Dispatch, ExpertRanksAreEachNamedOnceInOrder) {
+  for (const Routed& r : routings()) {
+    for (const Index experts_per_rank : {Index{1}, Index{2}, Index{5}, r.num_experts}) {
+      OpCase op;
+      op.in("index", Kind::kI32, {r.num_rows, r.top_k}, r.index).out("rank", Kind::kI32, {r.num_rows, r.top_k});
+      op.check([&](Backend& backend, const auto& a) { ops::expert_ranks(backend, a["index"], experts_per_rank, a["rank"]); }, {}, {DType::kF32});
+    }
+  }
+}
+
 TEST(Dispatch, GatherCopiesTheRowsOfTheSlots) {
   for (const Routed& r : routings()) {
     for (const Index D : kWidths) {
@@ -40,6 +50,10 @@ TEST(Dispatch, GatherCopiesTheRowsOfTheSlots) {
       op.in("x", Kind::kData, {r.num_rows, D}, normal("x", r.num_rows * D)).out("x_R", Kind::kData, {r.capacity(), D}, r.num_slots());
       op.check([](Backend& backend, const auto& a) { ops::gather_rows(backend, a["x"], test::plan_of(a), a["x_R"]); }, {.f32 = 0, .bf16 = 0});
     }
+    OpCase integers;
+    test::add_plan(integers, r);
+    integers.in("x", Kind::kI32, {r.num_rows, 3}, test::below("x", r.num_rows * 3, 1000)).out("x_R", Kind::kI32, {r.capacity(), 3}, r.num_slots());
+    integers.check([](Backend& backend, const auto& a) { ops::gather_rows(backend, a["x"], test::plan_of(a), a["x_R"]); }, {}, {DType::kF32});
   }
 }
 
