@@ -28,6 +28,22 @@ void cross_entropy_statistics(Backend& backend, ConstView logits_TV, ConstView l
   backend.cross_entropy_statistics(logits_TV, labels_T, vocab_begin, out);
 }
 
+void combine_softmax_statistics(Backend& backend, ConstView parts_M3T, const LossKernels::SoftmaxStatistics& out) {
+  const Arguments arguments(backend, "combine_softmax_statistics");
+  arguments.expect_ndim("parts_M3T", parts_M3T, 3);
+  arguments.expect(parts_M3T.size(0) > 0 && parts_M3T.size(1) == 3, "[M, 3, T] with M > 0", "parts_M3T", parts_M3T);
+  arguments.expect_compute("parts_M3T", parts_M3T);
+  arguments.expect_wide("parts_M3T", parts_M3T, parts_M3T);
+  const auto expect_column = [&](std::string_view name, ConstView view) {
+    arguments.expect_shape(name, view, {parts_M3T.size(2)});
+    arguments.expect_same(name, view, parts_M3T);
+  };
+  expect_column("max_T", out.max_T);
+  expect_column("sum_T", out.sum_T);
+  expect_column("target_T", out.target_T);
+  backend.combine_softmax_statistics(parts_M3T, out);
+}
+
 void cross_entropy_loss(Backend& backend, const LossKernels::SoftmaxStatistics& statistics, ConstView labels_T, View loss_T, View lse_T) {
   const Arguments arguments(backend, "cross_entropy_loss");
   arguments.expect_ndim("max_T", statistics.max_T, 1);

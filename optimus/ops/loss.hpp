@@ -14,6 +14,14 @@ inline constexpr std::int32_t kIgnoredLabel = -100;
 /// Types:    logits f32, bf16, f64; outputs f32 (f64: f64).
 void cross_entropy_statistics(Backend& backend, ConstView logits_TV, ConstView labels_T, Index vocab_begin, const LossKernels::SoftmaxStatistics& out);
 
+/// The statistics of whole rows from those of M blocks of their columns; parts[m] is the max, sum and target of block m.
+///
+///   max[t] = max_m max_m[t];   sum[t] = sum_m sum_m[t] * exp(max_m[t] - max[t]);   target[t] = sum_m target_m[t]
+///
+/// Shapes:   parts_M3T [M, 3, T], M > 0; outputs [T].   Types: f32 or f64, all equal.
+/// Numerics: added in the order of the blocks.
+void combine_softmax_statistics(Backend& backend, ConstView parts_M3T, const LossKernels::SoftmaxStatistics& out);
+
 /// lse[t] = max[t] + log(sum[t]);   loss[t] = lse[t] - target[t], 0 for an ignored label.
 void cross_entropy_loss(Backend& backend, const LossKernels::SoftmaxStatistics& statistics, ConstView labels_T, View loss_T, View lse_T);
 

@@ -4,7 +4,7 @@
 
 namespace optimus::ops {
 
-void embedding_forward(Backend& backend, ConstView w_VD, ConstView ids_T, View x_TD) {
+void embedding_forward(Backend& backend, ConstView w_VD, ConstView ids_T, View x_TD, Index vocab_begin) {
   const Arguments arguments(backend, "embedding_forward");
   arguments.expect_ndim("w_VD", w_VD, 2);
   arguments.expect_ndim("ids_T", ids_T, 1);
@@ -12,10 +12,10 @@ void embedding_forward(Backend& backend, ConstView w_VD, ConstView ids_T, View x
   arguments.expect_compute("w_VD", w_VD);
   arguments.expect_dtype("ids_T", ids_T, DType::kI32);
   arguments.expect_same("x_TD", x_TD, w_VD);
-  backend.embedding_forward(w_VD, ids_T, x_TD);
+  backend.embedding_forward(w_VD, ids_T, vocab_begin, x_TD);
 }
 
-void embedding_backward(Backend& backend, ConstView dx_TD, ConstView ids_T, View dw_VD) {
+void embedding_backward(Backend& backend, ConstView dx_TD, ConstView ids_T, View dw_VD, Index vocab_begin) {
   const Arguments arguments(backend, "embedding_backward");
   arguments.expect_ndim("dw_VD", dw_VD, 2);
   arguments.expect_ndim("ids_T", ids_T, 1);
@@ -23,7 +23,7 @@ void embedding_backward(Backend& backend, ConstView dx_TD, ConstView ids_T, View
   arguments.expect_compute("dx_TD", dx_TD);
   arguments.expect_dtype("ids_T", ids_T, DType::kI32);
   arguments.expect_same_or_f32("dw_VD", dw_VD, dx_TD);
-  backend.embedding_backward(dx_TD, ids_T, dw_VD);
+  backend.embedding_backward(dx_TD, ids_T, vocab_begin, dw_VD);
 }
 
 void add(Backend& backend, ConstView a, ConstView b, View out) {

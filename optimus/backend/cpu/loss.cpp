@@ -1,5 +1,6 @@
 // Cross-entropy on a block of rows.
 
+#include <algorithm>
 #include <cmath>
 
 #include "optimus/backend/cpu/backend_impl.hpp"
@@ -28,6 +29,22 @@ void CpuBackend::cross_entropy_statistics(ConstView logits_TV, ConstView labels_
   args.sum = out.sum_T.as<float>();
   args.target = out.target_T.as<float>();
   parallel_ranges(threads_, logits_TV.size(0), kRowGrain, [&](Index begin, Index end) { kernels_.loss.statistics[element(logits_TV)](args, begin, end); });
+}
+
+void CpuBackend::combine_softmax_statistics(ConstView parts_M3T, const SoftmaxStatistics& out) {
+  const auto* parts = parts_M3T.as<float>();
+  const Index members = parts_M3T.size(0), T = parts_M3T.size(2);
+  const auto of = [&](Index member, Index which, Index t) { return parts[(member * 3 + which) * T + t]; };
+  auto *max = out.max_T.as<float>(), *sum = out.sum_T.as<float>(), *target = out.target_T.as<float>();
+  for (Index t = 0; t < T; ++t) {
+    max[t] = of(0, 0, t);
+    for (Index m = 1; m < members; ++m) max[t] = std::max(max[t], of(m, 0, t));
+    sum[t] = target[t] = 0;
+    for (Index m = 0; m < members; ++m) {
+      sum[t] += of(m, 1, t) * std::exp(of(m, 0, t) - max[t]);
+      target[t] += of(m, 2, t);
+    }
+  }
 }
 
 void CpuBackend::cross_entropy_loss(const SoftmaxStatistics& statistics, ConstView labels_T, View loss_T, View lse_T) {

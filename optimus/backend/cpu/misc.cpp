@@ -12,23 +12,30 @@ constexpr Index kElementGrain = 16384, kByteGrain = 65536;
 
 }  // namespace
 
-void CpuBackend::embedding_forward(ConstView w_VD, ConstView ids_T, View x_TD) {
+void CpuBackend::embedding_forward(ConstView w_VD, ConstView ids_T, Index vocab_begin, View x_TD) {
   const auto row_bytes = static_cast<std::size_t>(w_VD.size(1) * dtype_bytes(w_VD.dtype()));
   const auto* ids = ids_T.as<std::int32_t>();
   parallel_ranges(threads_, ids_T.count(), 16, [&](Index begin, Index end) {
-    for (Index t = begin; t < end; ++t)
-      std::memcpy(x_TD.data() + static_cast<std::size_t>(t) * row_bytes, w_VD.data() + static_cast<std::size_t>(ids[t]) * row_bytes, row_bytes);
+    for (Index t = begin; t < end; ++t) {
+      const Index row = ids[t] - vocab_begin;
+      std::byte* x = x_TD.data() + static_cast<std::size_t>(t) * row_bytes;
+      if (row >= 0 && row < w_VD.size(0)) std::memcpy(x, w_VD.data() + static_cast<std::size_t>(row) * row_bytes, row_bytes);
+      else std::memset(x, 0, row_bytes);
+    }
   });
 }
 
-void CpuBackend::embedding_backward(ConstView dx_TD, ConstView ids_T, View dw_VD) {
+void CpuBackend::embedding_backward(ConstView dx_TD, ConstView ids_T, Index vocab_begin, View dw_VD) {
   // Threads share out the columns: every element is added to in row order by one thread.
   const Index D = dw_VD.size(1), dx_bytes = dtype_bytes(dx_TD.dtype()), dw_bytes = dtype_bytes(dw_VD.dtype());
   const auto* ids = ids_T.as<std::int32_t>();
   parallel_ranges(threads_, D, 32, [&](Index begin, Index end) {
-    for (Index t = 0; t < ids_T.count(); ++t)
-      kernels_.misc.add_into[element(dx_TD)][element(dw_VD)](dx_TD.data() + (t * D + begin) * dx_bytes, dw_VD.data() + (ids[t] * D + begin) * dw_bytes,
+    for (Index t = 0; t < ids_T.count(); ++t) {
+      const Index row = ids[t] - vocab_begin;
+      if (row < 0 || row >= dw_VD.size(0)) continue;
+      kernels_.misc.add_into[element(dx_TD)][element(dw_VD)](dx_TD.data() + (t * D + begin) * dx_bytes, dw_VD.data() + (row * D + begin) * dw_bytes,
                                                              end - begin);
+    }
   });
 }
 

@@ -23,6 +23,14 @@ class CountingBackend final : public DryBackend {
     moves({dy, x, gain, rstd, dgain, dgain});
     writes(dx, write);
   }
+  void row_sum_squares(ConstView x, View sums) override { moves({x, sums}); }
+  void rms_norm_rstd(ConstView sums, Index, double, View rstd) override { moves({sums, rstd}); }
+  void rms_norm_apply(ConstView x, ConstView gain, ConstView rstd, View y) override { moves({x, gain, rstd, y}); }
+  void rms_norm_dots(const RmsNormPart& part, View dots) override { moves({part.dy_TD, part.x_TD, part.gain_D, part.rstd_T, dots}); }
+  void rms_norm_backward_apply(const RmsNormPart& part, ConstView dots, View dx, Write write, View dgain) override {
+    moves({part.dy_TD, part.x_TD, part.gain_D, part.rstd_T, dots, dgain, dgain});
+    writes(dx, write);
+  }
   void layer_norm_forward(ConstView x, double, View y, View mean, View rstd) override { moves({x, y, mean, rstd}); }
   void layer_norm_backward(ConstView dy, ConstView x, ConstView mean, ConstView rstd, View dx, Write write) override {
     moves({dy, x, mean, rstd});
@@ -76,6 +84,7 @@ class CountingBackend final : public DryBackend {
   void cross_entropy_statistics(ConstView logits, ConstView labels, Index, const SoftmaxStatistics& out) override {
     moves({logits, labels, out.max_T, out.sum_T, out.target_T});
   }
+  void combine_softmax_statistics(ConstView parts, const SoftmaxStatistics& out) override { moves({parts, out.max_T, out.sum_T, out.target_T}); }
   void cross_entropy_loss(const SoftmaxStatistics& in, ConstView labels, View loss, View lse) override {
     moves({in.max_T, in.sum_T, in.target_T, labels, loss, lse});
   }
@@ -93,8 +102,8 @@ class CountingBackend final : public DryBackend {
     return 0;
   }
 
-  void embedding_forward(ConstView, ConstView ids, View x) override { moves({x, ids, x}); }
-  void embedding_backward(ConstView dx, ConstView ids, View) override { moves({dx, ids, dx, dx}); }  // as many rows of dw are read and written
+  void embedding_forward(ConstView, ConstView ids, Index, View x) override { moves({x, ids, x}); }
+  void embedding_backward(ConstView dx, ConstView ids, Index, View) override { moves({dx, ids, dx, dx}); }  // as many rows of dw are read and written
   void add(ConstView a, ConstView b, View out) override { moves({a, b, out}); }
   void convert(ConstView in, View out) override { moves({in, out}); }
   void fill_zero(View out) override { moves({out}); }

@@ -19,6 +19,11 @@ class RefBackend final : public Backend {
 
   void rms_norm_forward(ConstView x_TD, ConstView gain_D, double eps, View y_TD, View rstd_T) override;
   void rms_norm_backward(ConstView dy_TD, ConstView x_TD, ConstView gain_D, ConstView rstd_T, View dx_TD, Write write, View dgain_D) override;
+  void row_sum_squares(ConstView x_TD, View sums_T) override;
+  void rms_norm_rstd(ConstView sums_T, Index width, double eps, View rstd_T) override;
+  void rms_norm_apply(ConstView x_TD, ConstView gain_D, ConstView rstd_T, View y_TD) override;
+  void rms_norm_dots(const RmsNormPart& part, View dots_T) override;
+  void rms_norm_backward_apply(const RmsNormPart& part, ConstView dots_T, View dx_TD, Write write, View dgain_D) override;
   void layer_norm_forward(ConstView x_TD, double eps, View y_TD, View mean_T, View rstd_T) override;
   void layer_norm_backward(ConstView dy_TD, ConstView x_TD, ConstView mean_T, ConstView rstd_T, View dx_TD, Write write) override;
 
@@ -51,6 +56,7 @@ class RefBackend final : public Backend {
                               const ExpertActivationGradient& out) override;
 
   void cross_entropy_statistics(ConstView logits_TV, ConstView labels_T, Index vocab_begin, const SoftmaxStatistics& out) override;
+  void combine_softmax_statistics(ConstView parts_M3T, const SoftmaxStatistics& out) override;
   void cross_entropy_loss(const SoftmaxStatistics& statistics, ConstView labels_T, View loss_T, View lse_T) override;
   void cross_entropy_gradient(ConstView logits_TV, ConstView labels_T, Index vocab_begin, ConstView lse_T, double scale, View dlogits_TV) override;
   void argmax(ConstView logits_TV, View index_T) override;
@@ -59,8 +65,8 @@ class RefBackend final : public Backend {
   void sgd_update(double lr, double weight_decay, double gradient_scale, ConstView gradient, View master, View weight) override;
   [[nodiscard]] double sum_squares(ConstView x) override;
 
-  void embedding_forward(ConstView w_VD, ConstView ids_T, View x_TD) override;
-  void embedding_backward(ConstView dx_TD, ConstView ids_T, View dw_VD) override;
+  void embedding_forward(ConstView w_VD, ConstView ids_T, Index vocab_begin, View x_TD) override;
+  void embedding_backward(ConstView dx_TD, ConstView ids_T, Index vocab_begin, View dw_VD) override;
   void add(ConstView a, ConstView b, View out) override;
   void convert(ConstView in, View out) override;
   void fill_zero(View out) override;

@@ -29,6 +29,24 @@ void RefBackend::cross_entropy_statistics(ConstView logits_TV, ConstView labels_
   store(out.target_T, target.values);
 }
 
+void RefBackend::combine_softmax_statistics(ConstView parts_M3T, const SoftmaxStatistics& out) {
+  const std::vector<double> parts = load(parts_M3T);
+  const Index members = parts_M3T.size(0), T = parts_M3T.size(2);
+  const auto of = [&](Index member, Index which, Index t) { return parts[static_cast<std::size_t>((member * 3 + which) * T + t)]; };
+  Matrix max(T, 1), sum(T, 1), target(T, 1);
+  for (Index t = 0; t < T; ++t) {
+    max(t, 0) = of(0, 0, t);
+    for (Index m = 1; m < members; ++m) max(t, 0) = std::max(max(t, 0), of(m, 0, t));
+    for (Index m = 0; m < members; ++m) {
+      sum(t, 0) += of(m, 1, t) * std::exp(of(m, 0, t) - max(t, 0));
+      target(t, 0) += of(m, 2, t);
+    }
+  }
+  store(out.max_T, max.values);
+  store(out.sum_T, sum.values);
+  store(out.target_T, target.values);
+}
+
 void RefBackend::cross_entropy_loss(const SoftmaxStatistics& statistics, ConstView labels_T, View loss_T, View lse_T) {
   const std::vector<double> max = load(statistics.max_T), sum = load(statistics.sum_T), target = load(statistics.target_T);
   const auto labels = labels_T.span<std::int32_t>();

@@ -5,16 +5,22 @@
 
 namespace optimus::ref {
 
-void RefBackend::embedding_forward(ConstView w_VD, ConstView ids_T, View x_TD) {
-  for (Index t = 0; t < x_TD.size(0); ++t) copy(w_VD[ids_T.as<std::int32_t>()[t]], x_TD[t]);
+void RefBackend::embedding_forward(ConstView w_VD, ConstView ids_T, Index vocab_begin, View x_TD) {
+  for (Index t = 0; t < x_TD.size(0); ++t) {
+    const Index row = ids_T.as<std::int32_t>()[t] - vocab_begin;
+    if (row >= 0 && row < w_VD.size(0)) copy(w_VD[row], x_TD[t]);
+    else fill_zero(x_TD[t]);
+  }
 }
 
-void RefBackend::embedding_backward(ConstView dx_TD, ConstView ids_T, View dw_VD) {
+void RefBackend::embedding_backward(ConstView dx_TD, ConstView ids_T, Index vocab_begin, View dw_VD) {
   const Matrix dx(dx_TD);
   const auto* ids = ids_T.as<std::int32_t>();
   Matrix dw(dw_VD.size(0), dw_VD.size(1));
   for (Index t = 0; t < dx_TD.size(0); ++t) {
-    for (Index d = 0; d < dw.width; ++d) dw(ids[t], d) += dx(t, d);
+    const Index row = ids[t] - vocab_begin;
+    if (row < 0 || row >= dw_VD.size(0)) continue;
+    for (Index d = 0; d < dw.width; ++d) dw(row, d) += dx(t, d);
   }
   store(dw_VD, dw.values, Write::kAccumulate);
 }

@@ -39,6 +39,58 @@ void RefBackend::rms_norm_backward(ConstView dy_TD, ConstView x_TD, ConstView ga
   store(dgain_D, dgain.values, Write::kAccumulate);
 }
 
+void RefBackend::row_sum_squares(ConstView x_TD, View sums_T) {
+  const Matrix x(x_TD);
+  Matrix sums(x_TD.size(0), 1);
+  for (Index t = 0; t < x_TD.size(0); ++t) {
+    for (Index d = 0; d < x.width; ++d) sums(t, 0) += x(t, d) * x(t, d);
+  }
+  store(sums_T, sums.values);
+}
+
+void RefBackend::rms_norm_rstd(ConstView sums_T, Index width, double eps, View rstd_T) {
+  std::vector<double> values = load(sums_T);
+  for (double& value : values) value = 1 / std::sqrt(value / static_cast<double>(width) + eps);
+  store(rstd_T, values);
+}
+
+void RefBackend::rms_norm_apply(ConstView x_TD, ConstView gain_D, ConstView rstd_T, View y_TD) {
+  const Matrix x(x_TD), gain(gain_D);
+  const std::vector<double> rstd = load(rstd_T);
+  Matrix y(x_TD.size(0), x.width);
+  for (Index t = 0; t < x_TD.size(0); ++t) {
+    for (Index d = 0; d < x.width; ++d) y(t, d) = x(t, d) * rstd[static_cast<std::size_t>(t)] * gain(0, d);
+  }
+  store(y_TD, y.values);
+}
+
+void RefBackend::rms_norm_dots(const RmsNormPart& part, View dots_T) {
+  const Matrix dy(part.dy_TD), x(part.x_TD), gain(part.gain_D);
+  const std::vector<double> rstd = load(part.rstd_T);
+  Matrix dots(part.x_TD.size(0), 1);
+  for (Index t = 0; t < part.x_TD.size(0); ++t) {
+    for (Index d = 0; d < x.width; ++d) dots(t, 0) += dy(t, d) * gain(0, d) * x(t, d) * rstd[static_cast<std::size_t>(t)];
+  }
+  store(dots_T, dots.values);
+}
+
+void RefBackend::rms_norm_backward_apply(const RmsNormPart& part, ConstView dots_T, View dx_TD, Write write, View dgain_D) {
+  const Matrix dy(part.dy_TD), x(part.x_TD), gain(part.gain_D);
+  const std::vector<double> rstd_of = load(part.rstd_T), dots = load(dots_T);
+  const Index T = part.x_TD.size(0), D = x.width;
+  Matrix dx(T, D), dgain(1, D);
+  for (Index t = 0; t < T; ++t) {
+    const double rstd = rstd_of[static_cast<std::size_t>(t)], mean = dots[static_cast<std::size_t>(t)] / static_cast<double>(part.width);
+    for (Index d = 0; d < D; ++d) {
+      const double n = x(t, d) * rstd;
+      dgain(0, d) += dy(t, d) * n;
+      dx(t, d) = rstd * (dy(t, d) * gain(0, d) - n * mean);
+    }
+  }
+  store(dx_TD, dx.values, write);
+  store(dgain_D, dgain.values, Write::kAccumulate);
+}
+
 void RefBackend::layer_norm_forward(ConstView x_TD, double eps, View y_TD, View mean_T, View rstd_T) {
   const Matrix x(x_TD);
   const Index T = x_TD.size(0), D = x_TD.size(1);

@@ -39,6 +39,21 @@ TEST(CrossEntropy, StatisticsOfABlockOfColumnsAgreeWithReference) {
   }
 }
 
+TEST(CrossEntropy, StatisticsOfBlocksCombineAsTheReferenceDoes) {
+  for (const Index members : {1, 2, 5}) {
+    for (const Index T : {0, 1, 17, 129}) {
+      std::vector<double> parts = normal("parts", members * 3 * T, 5);
+      for (std::size_t i = 0; i < parts.size(); ++i) {
+        if (static_cast<Index>(i) / std::max<Index>(T, 1) % 3 == 1) parts[i] = 1 + std::abs(parts[i]);  // sums
+      }
+      OpCase op;
+      op.in("parts", Kind::kWide, {members, 3, T}, parts).out("max", Kind::kWide, {T}).out("sum", Kind::kWide, {T}).out("target", Kind::kWide, {T});
+      op.check([](Backend& backend, const auto& a) { ops::combine_softmax_statistics(backend, a["parts"], {a["max"], a["sum"], a["target"]}); }, {},
+               {DType::kF32});
+    }
+  }
+}
+
 TEST(CrossEntropy, LossAndLogSumExpAgreeWithReference) {
   for (const Index T : {0, 1, 17, 129}) {
     std::vector<double> sum = normal("sum", T);

@@ -46,6 +46,20 @@ TEST(Embedding, BackwardAddsRowsOfRepeatedTokensInOrder) {
   }
 }
 
+TEST(Embedding, OfSomeRowsOfTheVocabularyLeavesTheOthersOut) {
+  for (const auto& [T, V, D] : kSizes) {
+    for (const Index begin : {Index{0}, V, 2 * V}) {  // ids over three times the rows that are here
+      OpCase forward, backward;
+      const std::vector<double> ids = test::below("ids", T, static_cast<std::uint64_t>(3 * V));
+      forward.in("w", Kind::kData, {V, D}, normal("w", V * D)).in("ids", Kind::kI32, {T}, ids).out("x", Kind::kData, {T, D});
+      forward.check([&](Backend& backend, const auto& a) { ops::embedding_forward(backend, a["w"], a["ids"], a["x"], begin); }, kExact);
+      backward.in("dx", Kind::kData, {T, D}, normal("dx", T * D)).in("ids", Kind::kI32, {T}, ids).in_out("dw", Kind::kWide, {V, D}, normal("dw", V * D));
+      backward.check([&](Backend& backend, const auto& a) { ops::embedding_backward(backend, a["dx"], a["ids"], a["dw"], begin); },
+                     {.same_for_any_threads = true});
+    }
+  }
+}
+
 TEST(Add, RoundsOnceAndMayOverwriteEitherTerm) {
   for (const Index n : {0, 1, 31, 129, 5000}) {
     OpCase apart, into_first, into_second;

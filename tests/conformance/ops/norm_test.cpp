@@ -69,6 +69,93 @@ TEST(RmsNorm, BackwardMayOverwriteItsOwnOutputGradient) {
   }
 }
 
+/// A row of three times the width that is here.
+TEST(RmsNormParts, EveryStepAgreesWithReference) {
+  for (const auto& [T, D] : kSizes) {
+    OpCase sums, rstd, apply;
+    sums.in("x", Kind::kData, {T, D}, normal("x", T * D, 2)).out("sums", Kind::kWide, {T});
+    sums.check([](Backend& backend, const auto& a) { ops::row_sum_squares(backend, a["x"], a["sums"]); }, kBounds);
+    rstd.in("sums", Kind::kWide, {T}, positive("sums", T)).out("rstd", Kind::kWide, {T});
+    rstd.check([&, width = 3 * D](Backend& backend, const auto& a) { ops::rms_norm_rstd(backend, a["sums"], width, kEps, a["rstd"]); }, kBounds);
+    apply.in("x", Kind::kData, {T, D}, normal("x", T * D, 2)).in("gain", Kind::kData, {D}, positive("gain", D));
+    apply.in("rstd", Kind::kWide, {T}, positive("rstd", T)).out("y", Kind::kData, {T, D});
+    apply.check([](Backend& backend, const auto& a) { ops::rms_norm_apply(backend, a["x"], a["gain"], a["rstd"], a["y"]); }, kBounds);
+  }
+}
+
+TEST(RmsNormParts, RstdMayReplaceItsSums) {
+  OpCase op;
+  op.in_out("sums", Kind::kWide, {129}, positive("sums", 129));
+  op.check([](Backend& backend, const auto& a) { ops::rms_norm_rstd(backend, a["sums"], 7, kEps, a["sums"]); }, kBounds);
+}
+
+/// The part of rows 3 D wide whose arguments are those of a case.
+NormKernels::RmsNormPart part_of(const OpCase::Arguments& a) {
+  return {.dy_TD = a["dy"], .x_TD = a["x"], .gain_D = a["gain"], .rstd_T = a["rstd"], .width = 3 * a["x"].size(1)};
+}
+void add_part(OpCase& op, Index T, Index D, bool is_in_place = false) {
+  if (is_in_place) op.in_out("dy", Kind::kData, {T, D}, normal("dy", T * D));
+  else op.in("dy", Kind::kData, {T, D}, normal("dy", T * D));
+  op.in("x", Kind::kData, {T, D}, normal("x", T * D)).in("gain", Kind::kData, {D}, positive("gain", D)).in("rstd", Kind::kWide, {T}, positive("rstd", T));
+}
+
+TEST(RmsNormParts, DotsAgreeWithReference) {
+  for (const auto& [T, D] : kSizes) {
+    OpCase op;
+    add_part(op, T, D);
+    op.out("dots", Kind::kWide, {T});
+    op.check([](Backend& backend, const auto& a) { ops::rms_norm_dots(backend, part_of(a), a["dots"]); }, {.scale = 10, .same_for_any_threads = true});
+  }
+}
+
+TEST(RmsNormParts, BackwardAgreesWithReferenceOverwritingAccumulatingAndInPlace) {
+  for (const auto& [T, D] : kSizes) {
+    for (const Kind gain_gradient : {Kind::kData, Kind::kWide}) {
+      OpCase overwrite, accumulate, in_place;
+      for (OpCase* op : {&overwrite, &accumulate, &in_place}) {
+        add_part(*op, T, D, op == &in_place);
+        op->in("dots", Kind::kWide, {T}, normal("dots", T, 3)).in_out("dgain", gain_gradient, {D}, normal("dgain", D));
+      }
+      overwrite.out("dx", Kind::kData, {T, D});
+      accumulate.in_out("dx", Kind::kData, {T, D}, normal("dx", T * D));
+      const auto call = [](std::string_view out, Write write) {
+        return [=](Backend& backend, const OpCase::Arguments& a) {
+          ops::rms_norm_backward_apply(backend, part_of(a), a["dots"], a[out], write, a["dgain"]);
+        };
+      };
+      overwrite.check(call("dx", Write::kOverwrite), kBounds);
+      accumulate.check(call("dx", Write::kAccumulate), kBounds);
+      in_place.check(call("dy", Write::kOverwrite), kBounds);
+    }
+  }
+}
+
+TEST(RmsNormParts, OnePartThatIsTheWholeHasTheBitsOfTheFusedNormOnCpu) {
+  constexpr Index T = 131, D = 33;
+  for (const test::TestedBackend& tested : test::tested_backends()) {
+    if (tested.name == "ref") continue;  // sums in double, rounded in between
+    for (const DType dtype : {DType::kF32, DType::kBF16}) {
+      Backend& backend = *tested.backend;
+      const test::Tensor x(dtype, {T, D}, normal("x", T * D)), gain(dtype, {D}, positive("gain", D)), dy(dtype, {T, D}, normal("dy", T * D));
+      const test::Tensor y(dtype, {T, D}), again(dtype, {T, D}), rstd(DType::kF32, {T}), sums(DType::kF32, {T}), dots(DType::kF32, {T});
+      ops::rms_norm_forward(backend, x, gain, kEps, y, rstd);
+      ops::row_sum_squares(backend, x, sums);
+      ops::rms_norm_rstd(backend, sums, D, kEps, sums);
+      ops::rms_norm_apply(backend, x, gain, sums, again);
+      EXPECT_EQ(sums.values(), rstd.values()) << tested.name;
+      EXPECT_EQ(again.values(), y.values()) << tested.name;
+
+      const test::Tensor dgain(DType::kF32, {D}, test::constant(0, D)), dgain_again(DType::kF32, {D}, test::constant(0, D));
+      ops::rms_norm_backward(backend, dy, x, gain, rstd, y, Write::kOverwrite, dgain);
+      const NormKernels::RmsNormPart whole{.dy_TD = dy, .x_TD = x, .gain_D = gain, .rstd_T = rstd, .width = D};
+      ops::rms_norm_dots(backend, whole, dots);
+      ops::rms_norm_backward_apply(backend, whole, dots, again, Write::kOverwrite, dgain_again);
+      EXPECT_EQ(again.values(), y.values()) << tested.name;
+      EXPECT_EQ(dgain_again.values(), dgain.values()) << tested.name;
+    }
+  }
+}
+
 TEST(LayerNorm, ForwardAgreesWithReference) {
   for (const auto& [T, D] : kSizes) {
     if (D == 1) continue;  // y and mean(x - mean) are 0: relative bounds say nothing

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "optimus/ops/misc.hpp"
 #include "tests/gradient/ops/gradient_testing.hpp"
 
 namespace optimus {
@@ -26,6 +27,34 @@ TEST(RmsNorm, BackwardIsTheGradientOfForward) {
   ops::rms_norm_backward(ref(), dy, x, gain, rstd, dx, Write::kOverwrite, dgain);
   expect_gradient("dx", x, dx, loss);
   expect_gradient("dgain", gain, dgain, loss);
+}
+
+TEST(RmsNormParts, TogetherHaveTheGradientOfTheWhole) {
+  // Two parts of rows of five: sums and dots are added up between them.
+  struct Part {
+    explicit Part(const std::string& name, Index D)
+        : x(random_f64(name + " x", {3, D})), gain(random_f64(name + " gain", {D})), dy(random_f64(name + " dy", {3, D})), y(zeros_f64({3, D})),
+          dx(zeros_f64({3, D})), dgain(zeros_f64({D})), sums(zeros_f64({3})) {}
+    test::Tensor x, gain, dy, y, dx, dgain, sums;
+  };
+  const Part parts[] = {Part("first", 2), Part("second", 3)};
+  const auto rstd = zeros_f64({3}), dots = zeros_f64({3});
+  const auto loss = [&] {
+    for (const Part& part : parts) ops::row_sum_squares(ref(), part.x, part.sums);
+    ops::add(ref(), parts[0].sums, parts[1].sums, rstd);
+    ops::rms_norm_rstd(ref(), rstd, 5, kEps, rstd);
+    for (const Part& part : parts) ops::rms_norm_apply(ref(), part.x, part.gain, rstd, part.y);
+    return dot(parts[0].y, parts[0].dy) + dot(parts[1].y, parts[1].dy);
+  };
+  (void)loss();
+  const auto as_part = [&](const Part& p) { return NormKernels::RmsNormPart{p.dy, p.x, p.gain, rstd, 5}; };
+  for (const Part& part : parts) ops::rms_norm_dots(ref(), as_part(part), part.sums);
+  ops::add(ref(), parts[0].sums, parts[1].sums, dots);
+  for (const Part& part : parts) ops::rms_norm_backward_apply(ref(), as_part(part), dots, part.dx, Write::kOverwrite, part.dgain);
+  for (const Part& part : parts) {
+    expect_gradient("dx", part.x, part.dx, loss);
+    expect_gradient("dgain", part.gain, part.dgain, loss);
+  }
 }
 
 TEST(LayerNorm, BackwardIsTheGradientOfForward) {

@@ -160,6 +160,16 @@ TEST(Arguments, ActivationsRefuseWrongShapes) {
                              {"expert_swiglu_backward", "weight_R is [3], wanted [2]"});
 }
 
+TEST(Arguments, PartsOfANormRefuseWrongShapesAndTypes) {
+  const Tensor x = f32({2, 3}), gain = f32({3}), two = f32({2}), three = f32({3});
+  expect_refusal<ShapeError>([&] { ops::row_sum_squares(ref(), x, three); }, {"row_sum_squares", "sums_T is [3], wanted [2]"});
+  expect_refusal<UnsupportedError>([&] { ops::rms_norm_rstd(ref(), bf16({2}), 3, 0, two); }, {"rms_norm_rstd", "sums_T is bf16, wanted f32"});
+  expect_refusal<ShapeError>([&] { ops::rms_norm_apply(ref(), x, gain, three, x); }, {"rms_norm_apply", "rstd_T is [3], wanted [2]"});
+  expect_refusal<ShapeError>([&] { ops::rms_norm_dots(ref(), {x, x, two, two, 6}, two); }, {"rms_norm_dots", "gain_D is [2], wanted [3]"});
+  expect_refusal<ShapeError>([&] { ops::rms_norm_backward_apply(ref(), {x, x, gain, two, 6}, three, x, Write::kOverwrite, gain); },
+                             {"rms_norm_backward_apply", "dots_T is [3], wanted [2]"});
+}
+
 TEST(Arguments, LossOperationsRefuseWrongShapes) {
   const Tensor two = f32({2}), three = f32({3});
   expect_refusal<ShapeError>([&] { ops::cross_entropy_statistics(ref(), f32({2, 5}), i32({3}), 0, {two, two, two}); },
@@ -170,6 +180,10 @@ TEST(Arguments, LossOperationsRefuseWrongShapes) {
                              {"cross_entropy_loss", "loss_T is [3], wanted [2]"});
   expect_refusal<ShapeError>([&] { ops::cross_entropy_gradient(ref(), f32({2, 5}), i32({2}), 0, three, 1, f32({2, 5})); },
                              {"cross_entropy_gradient", "lse_T is [3], wanted [2]"});
+  expect_refusal<ShapeError>([&] { ops::combine_softmax_statistics(ref(), f32({4, 2, 2}), {two, two, two}); },
+                             {"combine_softmax_statistics", "parts_M3T is [4, 2, 2], wanted [M, 3, T]"});
+  expect_refusal<ShapeError>([&] { ops::combine_softmax_statistics(ref(), f32({4, 3, 2}), {two, three, two}); },
+                             {"combine_softmax_statistics", "sum_T is [3], wanted [2]"});
   expect_refusal<ShapeError>([] { ops::argmax(ref(), f32({2, 0}), i32({2})); }, {"argmax", "at least one column"});
 }
 

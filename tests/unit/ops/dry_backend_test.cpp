@@ -73,6 +73,12 @@ TEST_F(DryBackendTest, EveryOtherOperationRunsWithoutMemory) {
              weight = f32({5, 2}), of_slot = f32({10});
   ops::rms_norm_forward(*dry, x, gain, 1e-5, y, row);
   ops::rms_norm_backward(*dry, y, x, gain, row, y, Write::kAccumulate, f32({4}));
+  ops::row_sum_squares(*dry, x, row);
+  ops::rms_norm_rstd(*dry, row, 8, 1e-5, row);
+  ops::rms_norm_apply(*dry, x, gain, row, y);
+  ops::rms_norm_dots(*dry, {y, x, gain, row, 8}, row);
+  ops::rms_norm_backward_apply(*dry, {y, x, gain, row, 8}, row, y, Write::kAccumulate, f32({4}));
+  ops::combine_softmax_statistics(*dry, f32({2, 3, 5}), {row, row, row});
   ops::layer_norm_backward(*dry, y, x, row, row, y, Write::kAccumulate);
   ops::rope(*dry, x, i32({5}), f32({9, 1}), f32({9, 1}), 2, true);
   ops::clamp_forward(*dry, x, 1, x);

@@ -133,6 +133,25 @@ TEST_P(OnEveryBackend, ABlockOfTheVocabularyOnlyKnowsTheTargetsInIt) {
   expect_close("sum", sum.values(), std::vector<double>(3, 1 + std::exp(-1.0)), kBound);
 }
 
+TEST_P(OnEveryBackend, BlocksOfTheVocabularyTogetherHaveTheStatisticsOfTheWholeRow) {
+  // Logits 0, ln 3 in one block and ln 2, ln 2 in the other; the label is in the second.
+  const Tensor parts = f32({2, 3, 1}, {kLn3, 4.0 / 3.0, 0, /**/ std::log(2.0), 2, std::log(2.0)}), max = f32({1}), sum = f32({1}), target = f32({1});
+  ops::combine_softmax_statistics(backend(), parts, {max, sum, target});
+  expect_close("max", max.values(), {kLn3}, kBound);
+  expect_close("sum", sum.values(), {8.0 / 3.0}, kBound);
+  expect_close("target", target.values(), {std::log(2.0)}, kBound);
+}
+
+TEST_P(OnEveryBackend, PartsOfARowShareOneRootMeanSquare) {
+  // The row is 1, 7; only the 7 is here, and the sum of squares of both has been added up.
+  const Tensor sums = f32({1}), y = f32({1, 1});
+  ops::row_sum_squares(backend(), f32({1, 1}, {7}), sums);
+  EXPECT_EQ(sums[0], 49);
+  ops::rms_norm_rstd(backend(), f32({1}, {50}), 2, 0, sums);
+  ops::rms_norm_apply(backend(), f32({1, 1}, {7}), f32({1}, {20}), sums, y);
+  expect_close("y", y.values(), {28}, kBound);
+}
+
 TEST_P(OnEveryBackend, AdamWStepsByHand) {
   // A constant gradient has m / (1 - b1^step) = g and sqrt(v / (1 - b2^step)) = |g|: every step is lr once eps is next to nothing.
   const Tensor gradient = f32({2}, {1, -4}), master = f32({2}, {1, 1}), m = f32({2}, {0, 0}), v = f32({2}, {0, 0}), weight(DType::kBF16, {2});

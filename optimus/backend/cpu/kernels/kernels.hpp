@@ -36,13 +36,18 @@ struct NormArgs {
   const void *dy, *x, *gain;
   void *y, *dx;
   float *mean, *rstd, *dgain_partial;  ///< dgain_partial: [D], added to
-  Index width;
+  float* sums;                         ///< [T], of squares or of products
+  Index width, whole_width;            ///< of the part of a row that is here, and of all of it
   float eps;
   bool accumulate;
 };
 struct NormTable {
   void (*rms_forward[2])(const NormArgs&, Index begin, Index end);
   void (*rms_backward[2])(const NormArgs&, Index begin, Index end);
+  void (*row_squares[2])(const NormArgs&, Index begin, Index end);
+  void (*rms_apply[2])(const NormArgs&, Index begin, Index end);
+  void (*rms_dots[2])(const NormArgs&, Index begin, Index end);
+  void (*rms_backward_apply[2])(const NormArgs&, Index begin, Index end);
   void (*layer_forward[2])(const NormArgs&, Index begin, Index end);
   void (*layer_backward[2])(const NormArgs&, Index begin, Index end);
 };
