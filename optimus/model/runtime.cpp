@@ -22,7 +22,7 @@ MoeShape moe_shape(const ModelConfig& model, Index tp) {
 
 ModelRuntime::ModelRuntime(const TransformerOptions& given, Backend& backend, const ModelGroups& groups, Arena& arena, bool is_planning)
     : options(given),
-      dispatcher(make_local_dispatcher()),
+      dispatcher(make_dispatcher(given.moe.dispatcher, groups.ep)),
       experts(make_experts(given.moe.implementation)),
       context{.backend = backend,
               .arena = arena,
@@ -44,7 +44,8 @@ ModelRuntime::ModelRuntime(const TransformerOptions& given, Backend& backend, co
                   .ep = groups.ep,
                   .dtype = given.weights,
                   .wide = wide_of(given.weights),
-                  .is_planning = is_planning},
+                  .is_planning = is_planning,
+                  .overlap = given.overlap},
       positions_(arena.alloc(DType::kI32, {checked_mul(given.micro_batch, given.sequence_length)})) {
   // Positions count through the longest sequence that can be asked for.
   context.cos_PA = arena.alloc(context.wide, {given.sequence_length, given.model.head_size() / 2});

@@ -38,6 +38,7 @@ struct TransformerOptions {
   DType gradients = DType::kF32;  ///< of parameter gradients
   Index micro_batch = 1;          ///< largest number of sequences in a micro-batch
   Index sequence_length = 1;      ///< longest sequence
+  bool overlap = true;            ///< communicate while computing, where a block can; the results are the same bits
   bool has_backward = true;       ///< false: forward only, with memory for that alone
 
   std::optional<LayerRange> layers;  ///< of a pipeline's chunk; none: the whole model

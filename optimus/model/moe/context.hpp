@@ -30,6 +30,12 @@ struct MoeContext {
   DType dtype;       ///< of activations and weights
   DType wide;        ///< of statistics, probabilities and routing weights: f32, or f64 beside f64
   bool is_planning;  ///< memory does not exist: nothing may be read from it on the host
+  bool overlap;      ///< rows travel while others are computed on
+
+  /// Lets what travels get on, between two pieces of work.
+  void poll() const {
+    if (ep != nullptr && overlap) ep->poll();
+  }
 };
 
 }  // namespace optimus

@@ -1,44 +1,45 @@
 #include "optimus/model/moe/dispatch.hpp"
 
-#include "optimus/ops/moe.hpp"
+#include <fmt/format.h>
+
+#include <utility>
 
 namespace optimus {
 namespace {
 
+/// Nothing travels: rows are read, and sums written, where they are.
 class LocalDispatcher : public Dispatcher {
  public:
-  [[nodiscard]] Index local_experts(const MoeShape& shape) const override { return shape.num_experts; }
-  [[nodiscard]] Index slot_capacity(const MoeShape& shape, Index rows) const override { return checked_mul(rows, shape.top_k); }
+  [[nodiscard]] Index row_capacity(const MoeContext& /*c*/, Index rows) const override { return rows; }
+  [[nodiscard]] Route allocate(const MoeContext& /*c*/, const IndexRange& rows) const override { return {.rows = rows}; }
+  void decide(const MoeContext& /*c*/, ConstView /*index_TK*/, std::span<const Route> /*routes*/) const override {}
+  [[nodiscard]] Index rows_at_hand(const MoeContext& /*c*/, const Route& route) const override { return route.rows.count; }
 
-  [[nodiscard]] Dispatch allocate(const MoeContext& c, Index rows) const override {
-    const Index slots = slot_capacity(c.shape, rows);
-    return {.plan = {.segments_e = c.kept->alloc(DType::kI64, {local_experts(c.shape) + 1}),
-                     .input_indices_R = c.kept->alloc(DType::kI32, {slots}),
-                     .row_offsets_T = c.kept->alloc(DType::kI64, {rows + 1}),
-                     .output_indices_R = c.kept->alloc(DType::kI32, {slots}),
-                     .selected_k_R = c.kept->alloc(DType::kI32, {slots})},
-            .weight_R = c.kept->alloc(c.wide, {slots})};
-  }
-
-  void forward(const MoeContext& c, ConstView x_TD, const Routing& routing, const Dispatch& dispatch, View x_RD) const override {
-    ops::build_dispatch(c.backend, routing.index_TK, 0, dispatch.plan);
-    ops::slot_weights(c.backend, routing.weight_TK, dispatch.plan, dispatch.weight_R);
-    ops::gather_rows(c.backend, x_TD, dispatch.plan, x_RD);
-  }
-  void combine(const MoeContext& c, ConstView y_RD, const Routing& routing, const Dispatch& dispatch, View y_TD) const override {
-    ops::combine_forward(c.backend, y_RD, routing.weight_TK, dispatch.plan, y_TD);
-  }
-  void combine_backward(const MoeContext& c, ConstView dy_TD, const Dispatch& dispatch, View dy_RD) const override {
-    ops::gather_rows(c.backend, dy_TD, dispatch.plan, dy_RD);
-  }
-  void backward(const MoeContext& c, ConstView dx_RD, ConstView dweight_R, const Dispatch& dispatch, View dx_TD, View dweight_TK) const override {
-    ops::scatter_rows(c.backend, dx_RD, dispatch.plan, dx_TD, Write::kOverwrite);
-    ops::slot_weights_backward(c.backend, dweight_R, dispatch.plan, dweight_TK);
-  }
+  [[nodiscard]] Traffic start_dispatch(const MoeContext& /*c*/, const Route& /*route*/, ConstView rows_TW) const override { return {.arrived_NW = rows_TW}; }
+  void prepare_combine(const MoeContext& /*c*/, const Route& /*route*/, View out_TW, Traffic& traffic) const override { traffic.sums_NW = out_TW; }
+  void start_combine(const MoeContext& /*c*/, const Route& /*route*/, Traffic& /*traffic*/) const override {}
+  void finish_combine(const MoeContext& /*c*/, const Route& /*route*/, Traffic& /*traffic*/) const override {}
 };
 
 }  // namespace
 
+void Traffic::wait() {
+  if (request) std::exchange(request, nullptr)->wait();
+}
+
+IndexRange local_experts(const MoeContext& c) {
+  if (c.ep == nullptr) return {.begin = 0, .count = c.shape.num_experts};
+  const Index count = c.shape.num_experts / c.ep->size();
+  return {.begin = c.ep->rank() * count, .count = count};
+}
+
 std::unique_ptr<Dispatcher> make_local_dispatcher() { return std::make_unique<LocalDispatcher>(); }
+
+std::unique_ptr<Dispatcher> make_dispatcher(std::string_view name, const Communicator* ep) {
+  if (ep == nullptr || ep->size() == 1) return make_local_dispatcher();
+  if (name == "all_gather") return make_all_gather_dispatcher();
+  if (name == "all_to_all") return make_all_to_all_dispatcher();
+  throw ConfigError(fmt::format("[moe] there is no dispatcher \"{}\"; set moe.dispatcher to \"all_gather\" or \"all_to_all\"", name));
+}
 
 }  // namespace optimus

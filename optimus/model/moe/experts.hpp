@@ -1,7 +1,9 @@
 #pragma once
 // The experts of one layer, behind one interface with two implementations that must agree to rounding.
 
+#include <array>
 #include <memory>
+#include <span>
 #include <string_view>
 
 #include "optimus/model/moe/dispatch.hpp"
@@ -13,11 +15,32 @@ struct ExpertWeights {
   View w_gate_eFD, w_up_eFD, w_down_eDF;
 };
 
-/// What backward needs of the experts besides the layer's input and its routing. y_RD is not kept: the routing weight's gradient comes from the activations.
-struct ExpertsSaved {
-  Dispatch dispatch;
+/// What backward needs of a part of the rows. y_RD is not kept: the routing weight's gradient comes from the activations.
+struct ExpertsPart {
+  Route route;
+  DispatchPlan plan;  ///< slots of this rank's experts among the N rows at hand; room for the worst case
+  View weight_R;      ///< routing weights in expert-major order
   View x_RD, gate_RF, up_RF;
 };
+
+/// What backward needs of the experts besides the layer's input and its routing.
+///
+/// Memory of a part of t rows on each of P ranks, e experts a rank: C = P * t * min(K, e) slots, which is what happens when every rank's rows choose this rank.
+///   kept:        C * (D + 2 F) elements, 16 C bytes of lists and weights (f64: 20 C), 8 (P t + 1) bytes; all_to_all: 12 t min(K, P) bytes more
+///   temporaries: C * (D + F) elements in forward and backward, and what travels: P t (D elements + 8 K bytes); all_to_all: t min(K, P) of the same more
+/// Pages that no row ever reaches take no memory from the system.
+struct ExpertsSaved {
+  static constexpr std::size_t kMaxParts = 2;
+  std::array<ExpertsPart, kMaxParts> memory;
+  std::size_t num_parts = 0;
+  [[nodiscard]] std::span<const ExpertsPart> parts() const { return {memory.data(), num_parts}; }
+};
+
+/// Memory for a part of the rows, with the slots of `experts` experts in its plan at a time.
+[[nodiscard]] ExpertsPart allocate_part(const MoeContext& c, const IndexRange& rows, Index experts);
+
+/// Slots that a plan of memory and arithmetic, which knows no routing, takes for used: an even share of all.
+[[nodiscard]] inline Index mean_slots(const MoeContext& c, const ExpertsPart& part) { return part.route.rows.count * c.shape.top_k; }
 
 /// One backward call.
 struct ExpertsGradient {
@@ -28,6 +51,8 @@ struct ExpertsGradient {
 };
 
 ///   y[t] = sum_k weight[t,k] * expert_{index[t,k]}(x[t]);   expert(x) = Wdown (SiLU(Wgate x) * Wup x)
+///
+/// Collective: over c.ep, forward and backward. Every rank has rows of its own, equally many, and e experts, which meet the rows of all ranks.
 class Experts {
  public:
   virtual ~Experts() = default;

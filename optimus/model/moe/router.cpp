@@ -24,7 +24,9 @@ void router_forward(const MoeContext& c, ConstView x_TD, ConstView w_ED, const R
   ops::router_logits_forward(c.backend, x_TD, w_ED, logits_TE);
   ops::router_softmax(c.backend, logits_TE, routing.p_TE, routing.lse_T);
   if (c.config.force_uniform_routing) {
-    ops::router_uniform(c.backend, 0, c.shape.num_experts, routing.index_TK);
+    // Rows are counted through the ranks, or every rank would start with expert 0.
+    const Index first_row = c.ep == nullptr ? 0 : c.ep->rank() * x_TD.size(0);
+    ops::router_uniform(c.backend, first_row, c.shape.num_experts, routing.index_TK);
   } else {
     ops::router_top_k(c.backend, routing.p_TE, routing.index_TK);
   }

@@ -30,7 +30,7 @@ using LogitsProbe = std::function<void(ConstView logits_TE)>;
 
 ///   logits = x Wᵀ;   p = softmax(logits);   index = the K largest;   weight = p[index], divided by their sum if norm_topk_prob
 ///
-/// With forced uniform routing: index[t,j] = (t + j) mod E and weight = the soft-max over those K logits.
+/// With forced uniform routing: index[t,j] = (r * T + t + j) mod E on EP rank r, and weight = the soft-max over those K logits.
 /// Writes:   all of `routing`, overwritten.
 void router_forward(const MoeContext& c, ConstView x_TD, ConstView w_ED, const Routing& routing, const LogitsProbe& probe);
 

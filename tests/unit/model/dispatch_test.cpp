@@ -6,6 +6,8 @@
 
 #include <gtest/gtest.h>
 
+#include "optimus/comm/dry/dry.hpp"
+#include "optimus/model/moe/experts.hpp"
 #include "optimus/ops/moe.hpp"
 #include "tests/support/model_testing.hpp"
 
@@ -66,12 +68,55 @@ TEST_P(WorkedExample, OnTwoRanksOfTwoExperts) {
 
 INSTANTIATE_TEST_SUITE_P(Backends, WorkedExample, testing::Values("ref", "cpu"), [](const auto& one) { return std::string(one.param); });
 
-TEST(LocalDispatcher, HoldsAllExpertsAndRoomForEveryChoice) {
-  const auto dispatcher = make_local_dispatcher();
-  const MoeShape shape{.hidden_size = 4, .intermediate_size = 3, .num_experts = 6, .top_k = 2};
-  EXPECT_EQ(dispatcher->local_experts(shape), 6);
-  EXPECT_EQ(dispatcher->slot_capacity(shape, 5), 10);
-  EXPECT_EQ(dispatcher->slot_capacity(shape, 0), 0);
+/// What a dispatcher looks at.
+struct Setting {
+  explicit Setting(Index ranks) : group(ranks > 1 ? make_dry_communicator(ranks, ranks - 1, "ep") : nullptr) {}
+  [[nodiscard]] MoeContext context(const Dispatcher& dispatcher) {
+    return {.backend = *backend,
+            .arena = arena,
+            .kept = &arena,
+            .dispatcher = dispatcher,
+            .config = config,
+            .shape = {.hidden_size = 4, .intermediate_size = 3, .num_experts = 6, .top_k = 2},
+            .tp = nullptr,
+            .ep = group.get(),
+            .dtype = DType::kF32,
+            .wide = DType::kF32,
+            .is_planning = true,
+            .overlap = true};
+  }
+  std::unique_ptr<Backend> backend = test::make_backend("ref");
+  Arena arena = Arena::measuring();
+  MoeConfig config;
+  std::unique_ptr<Communicator> group;
+};
+
+TEST(Dispatchers, OneRankHoldsAllExpertsAndSeesItsOwnRows) {
+  Setting setting(1);
+  const auto dispatcher = make_dispatcher("all_to_all", nullptr);
+  const MoeContext c = setting.context(*dispatcher);
+  EXPECT_EQ(local_experts(c).begin, 0);
+  EXPECT_EQ(local_experts(c).count, 6);
+  EXPECT_EQ(dispatcher->row_capacity(c, 5), 5);
+  EXPECT_EQ(dispatcher->row_capacity(c, 0), 0);
+  EXPECT_EQ(setting.arena.used(), 0);
+}
+
+TEST(Dispatchers, HaveRoomForAllRowsOfAllRanks) {
+  for (const char* name : {"all_gather", "all_to_all"}) {
+    Setting setting(3);
+    const auto dispatcher = make_dispatcher(name, setting.group.get());
+    const MoeContext c = setting.context(*dispatcher);
+    EXPECT_EQ(local_experts(c).begin, 4);
+    EXPECT_EQ(local_experts(c).count, 2);
+    EXPECT_EQ(dispatcher->row_capacity(c, 5), 15) << name;
+    EXPECT_EQ(allocate_part(c, {.begin = 0, .count = 5}, 2).x_RD.shape(), (Shape{30, 4})) << name << ": every row with both choices here";
+  }
+}
+
+TEST(Dispatchers, OfAnotherNameAreRefused) {
+  const auto group = make_dry_communicator(2, 0, "ep");
+  EXPECT_THROW((void)make_dispatcher("pigeons", group.get()), ConfigError);
 }
 
 }  // namespace
