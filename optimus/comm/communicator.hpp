@@ -44,6 +44,9 @@ class Communicator {
   /// For messages: "world", "dp", ….
   [[nodiscard]] virtual const std::string& name() const = 0;
 
+  /// Whether nothing is moved and no memory touched (comm/dry): results are not there.
+  [[nodiscard]] virtual bool is_dry() const = 0;
+
   /// In place: data[i] = reduce over members of data[i].  f64, f32, bf16, i64, i32.
   virtual void all_reduce(View data, Reduce reduce) = 0;
   /// input is size() equal parts; output (one part) = sum over members of part rank(). output may be that part of input.

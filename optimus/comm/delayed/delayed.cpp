@@ -82,6 +82,7 @@ class Decorator final : public DelayedCommunicator {
   [[nodiscard]] Index rank() const override { return inner_.rank(); }
   [[nodiscard]] Index size() const override { return inner_.size(); }
   [[nodiscard]] const std::string& name() const override { return inner_.name(); }
+  [[nodiscard]] bool is_dry() const override { return inner_.is_dry(); }
   [[nodiscard]] std::vector<DelayTotals> totals() const override { return book_->all(); }
 
   void all_reduce(View data, Reduce reduce) override { start_all_reduce(data, reduce)->wait(); }

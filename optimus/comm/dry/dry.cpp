@@ -22,6 +22,7 @@ class DryCommunicator final : public Communicator {
   [[nodiscard]] Index rank() const override { return rank_; }
   [[nodiscard]] Index size() const override { return size_; }
   [[nodiscard]] const std::string& name() const override { return name_; }
+  [[nodiscard]] bool is_dry() const override { return true; }
 
   void all_reduce(View data, Reduce) override { check_reducible(data.dtype()); }
   void reduce_scatter(ConstView input, View output) override {

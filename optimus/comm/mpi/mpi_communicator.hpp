@@ -18,6 +18,7 @@ class MpiCommunicator final : public Communicator {
   [[nodiscard]] Index rank() const override { return group_->rank(); }
   [[nodiscard]] Index size() const override { return group_->size(); }
   [[nodiscard]] const std::string& name() const override { return group_->name(); }
+  [[nodiscard]] bool is_dry() const override { return false; }
 
   void all_reduce(View data, Reduce reduce) override { start_all_reduce(data, reduce)->wait(); }
   void reduce_scatter(ConstView input, View output) override { start_reduce_scatter(input, output)->wait(); }

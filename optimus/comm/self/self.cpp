@@ -30,6 +30,7 @@ class SelfCommunicator final : public Communicator {
   [[nodiscard]] Index rank() const override { return 0; }
   [[nodiscard]] Index size() const override { return 1; }
   [[nodiscard]] const std::string& name() const override { return name_; }
+  [[nodiscard]] bool is_dry() const override { return false; }
 
   void all_reduce(View data, Reduce) override { check_reducible(data.dtype()); }
   void reduce_scatter(ConstView input, View output) override {

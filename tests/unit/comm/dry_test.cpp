@@ -14,6 +14,7 @@ TEST(DryGroup, AnswersEveryCollectiveWithoutTouchingMemory) {
   EXPECT_EQ(comm->size(), 12'288);
   EXPECT_EQ(comm->rank(), 77);
   EXPECT_EQ(comm->name(), "world");
+  EXPECT_TRUE(comm->is_dry());
   const Index many = Index{1} << 40;
   comm->all_reduce(nothing(DType::kF32, many), Reduce::kSum);
   comm->reduce_scatter(nothing(DType::kF32, many * 12'288), nothing(DType::kF32, many));
