@@ -25,7 +25,7 @@ void add_bench_command(CLI::App& app, Action& action) {
   command->add_flag("--json", *is_json, "Print one JSON object");
   command->callback([&action, name, is_json] {
     action = [name, is_json] {
-      return run_on_ranks([&](const Ranks& ranks) {
+      return run_on_ranks("bench", [&](const Ranks& ranks) {
         const int threads = choose_threads(ranks.world);
         const auto backend = make_cpu_backend(threads);
         const StepBench result = bench_step(bench_config(*name, ranks.world.size()), ranks.world, *backend, threads);

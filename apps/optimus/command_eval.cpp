@@ -141,7 +141,8 @@ void add_eval_command(CLI::App& app, Action& action) {
   command->callback([&action, a] {
     if (a->requests.empty() == a->texts.empty()) throw CLI::RequiredError("--requests or --text");
     action = [a] {
-      return run_on_ranks([a](const Ranks& ranks) { return a->texts.empty() ? score_requests(*a, ranks.world) : score_texts(*a, ranks.world); });
+      return run_on_ranks(a->texts.empty() ? "eval --requests" : "eval --text",
+                          [a](const Ranks& ranks) { return a->texts.empty() ? score_requests(*a, ranks.world) : score_texts(*a, ranks.world); });
     };
   });
 }

@@ -63,7 +63,7 @@ void add_generate_command(CLI::App& app, Action& action) {
   command->add_option("--seed", a->sampling.seed, "The same seed draws the same text")->check(whole_number(0))->capture_default_str();
   command->add_option("--dtype", a->dtype, "Element type to compute in")->check(CLI::IsMember({"fp32", "bf16"}))->capture_default_str();
   command->add_flag("--echo", a->echo, "Print the prompt before the new text");
-  command->callback([&action, a] { action = [a] { return run_on_ranks([a](const Ranks& ranks) { return write_text(*a, ranks.world); }); }; });
+  command->callback([&action, a] { action = [a] { return run_on_ranks("generate", [a](const Ranks& ranks) { return write_text(*a, ranks.world); }); }; });
 }
 
 }  // namespace optimus

@@ -50,7 +50,7 @@ void report(const PrepareResult& result, const std::string& folder) {
 }
 
 ExitCode run(const PrepareOptions& options) {
-  return run_on_ranks([&](const Ranks& ranks) {
+  return run_on_ranks("prepare", [&](const Ranks& ranks) {
     constexpr double kForever = 1e9;
     ranks.set_time_limit(kForever);  // ranks with little text wait for those with much, however long that takes
     const PrepareResult result = prepare(options, ranks.world);

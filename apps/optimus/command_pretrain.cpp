@@ -11,6 +11,7 @@
 #include "apps/optimus/ranks.hpp"
 #include "optimus/backend/cpu/cpu_backend.hpp"
 #include "optimus/base/log.hpp"
+#include "optimus/comm/agree_on.hpp"
 #include "optimus/train/dry_run.hpp"
 #include "optimus/train/trainer.hpp"
 
@@ -53,6 +54,7 @@ ExitCode pretrain(const PretrainArguments& a, const Ranks& ranks) {
   if (a.is_dry_run) return world.rank() == 0 ? dry_run(a, world.size()) : ExitCode::kDone;
   RunConfig config;
   agree(world, [&] { config = load_run_config(a.config, all_overrides(a), {.ranks = world.size()}); });
+  agree_on(world, "configuration", dump_run_config(config));
   ranks.set_time_limit(config.fault_tolerance.watchdog_s);
   const int threads = choose_threads(world);
   const auto backend = make_cpu_backend(threads);
@@ -80,7 +82,9 @@ void add_pretrain_command(CLI::App& app, Action& action) {
   auto* dry = command->add_flag("--dry-run", a->is_dry_run, "Print sizes, memory and layout; read no data, make no folder");
   command->add_option("--world", a->world, "Of --dry-run: number of ranks to plan for")->check(whole_number(1, kMostRanks))->type_name("N")->needs(dry);
   command->add_flag("--json", a->is_json, "Of --dry-run: print one JSON object")->needs(dry);
-  command->callback([&action, a] { action = [a] { return run_on_ranks([a](const Ranks& ranks) { return pretrain(*a, ranks); }); }; });
+  command->callback([&action, a] {
+    action = [a] { return run_on_ranks(a->is_dry_run ? "pretrain --dry-run" : "pretrain", [a](const Ranks& ranks) { return pretrain(*a, ranks); }); };
+  });
 }
 
 }  // namespace optimus

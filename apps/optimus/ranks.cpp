@@ -6,8 +6,10 @@
 #include <exception>
 #include <optional>
 
+#include "apps/optimus/build.hpp"
 #include "optimus/base/log.hpp"
 #include "optimus/base/user_message.hpp"
+#include "optimus/comm/agree_on.hpp"
 #include "optimus/comm/mpi/environment.hpp"
 #include "optimus/comm/self/self.hpp"
 
@@ -26,13 +28,14 @@ ExitCode run_alone(const std::function<ExitCode(const Ranks&)>& action) {
 
 }  // namespace
 
-ExitCode run_on_ranks(const std::function<ExitCode(const Ranks&)>& action) {
+ExitCode run_on_ranks(std::string_view command, const std::function<ExitCode(const Ranks&)>& action) {
   if (!MpiEnvironment::is_started_by_mpi()) return run_alone(action);
   MpiEnvironment environment;
   auto world = environment.world();
   const bool is_first = world->rank() == 0;
   if (!is_first) set_log_prefix(fmt::format("rank {}: ", world->rank()));
   try {
+    agree_on(*world, "build or command", fmt::format("{}command {}\n", build_text(), command));
     const ExitCode code = action({.world = *world, .set_time_limit = [&](double seconds) { environment.set_time_limit(seconds); }});
     world.reset();
     environment.close();

@@ -2,6 +2,7 @@
 // From a process to a group of ranks: MPI where an MPI starter started us, alone otherwise.
 
 #include <functional>
+#include <string_view>
 
 #include "optimus/base/error.hpp"
 #include "optimus/comm/communicator.hpp"
@@ -15,6 +16,8 @@ struct Ranks {
 };
 
 /// Runs `action` on every rank. What one rank throws ends all of them with its exit code; rank 0 prints the message.
-[[nodiscard]] ExitCode run_on_ranks(const std::function<ExitCode(const Ranks&)>& action);
+/// `command`: what was asked for, as far as all ranks must have been asked the same ("pretrain --dry-run").
+/// Errors: ConfigError before anything else, if ranks were started with other commands or are other builds of this program.
+[[nodiscard]] ExitCode run_on_ranks(std::string_view command, const std::function<ExitCode(const Ranks&)>& action);
 
 }  // namespace optimus

@@ -1,5 +1,5 @@
 #pragma once
-// A group of ranks that exchange tensors. One implementation a folder: self (one rank), mpi, dry (moves nothing).
+// A group of ranks that exchange tensors. One implementation a folder: self (one rank), mpi, dry (moves nothing); delayed and two_level wrap others.
 
 #include <memory>
 #include <span>

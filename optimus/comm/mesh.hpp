@@ -19,6 +19,7 @@ struct ParallelConfig {
   std::vector<Index> layers_per_stage;
   std::string optimizer_sharding = "epso";
   bool overlap = true;
+  std::string two_level = "auto";
 };
 
 template <class Visitor> void describe(Visitor& v, ParallelConfig& c) {
@@ -34,6 +35,9 @@ template <class Visitor> void describe(Visitor& v, ParallelConfig& c) {
   v.choice("optimizer_sharding", c.optimizer_sharding, {"epso", "so", "none"},
            "Where optimizer states live: over each parameter's replica group, over DP only, or everywhere.");
   v.field("overlap", c.overlap, "Communicate while computing. The results are the same bytes either way.");
+  v.choice("two_level", c.two_level, {"auto", "on", "off"},
+           "Gradients and weights travel inside each node first, then between nodes; auto: where several nodes take part and one has several ranks. The "
+           "results are the same to rounding.");
 }
 
 /// What can be said without knowing the world: stages and layers per stage.

@@ -5,9 +5,7 @@
 
 namespace optimus {
 
-MlpSaved allocate_mlp(const ModelContext& c) {
-  return {.gate_TF = c.keep_rows(c.intermediate_size()), .up_TF = c.keep_rows(c.intermediate_size())};
-}
+MlpSaved allocate_mlp(const ModelContext& c) { return {.gate_TF = c.keep_rows(c.intermediate_size()), .up_TF = c.keep_rows(c.intermediate_size())}; }
 
 void mlp_forward(const ModelContext& c, const MlpWeights& w, ConstView n_TD, const MlpSaved& s, View y_TD) {
   ops::linear_forward(c.backend, n_TD, w.w_gate_FD, s.gate_TF);

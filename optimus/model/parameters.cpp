@@ -14,8 +14,7 @@ class SpecList {
 
   /// A Linear or Embedding; tp_dim 0 splits its outputs, 1 its inputs.
   ParamSpec& matrix(const std::string& name, Index layer, Index rows, Index columns, std::optional<int> tp_dim) {
-    return specs_.emplace_back(
-        ParamSpec{.name = name, .shape = {rows, columns}, .init_std = config_.initializer_range, .tp_dim = tp_dim, .layer = layer});
+    return specs_.emplace_back(ParamSpec{.name = name, .shape = {rows, columns}, .init_std = config_.initializer_range, .tp_dim = tp_dim, .layer = layer});
   }
   void experts(const std::string& name, Index layer, Index rows, Index columns, int tp_dim) {
     specs_.push_back({.name = name,

@@ -13,7 +13,9 @@ struct Transformer::Impl {
   Network network;
 
   Impl(const TransformerOptions& options, Backend& backend, const ModelGroups& groups, Arena* temporaries)
-      : plan(plan_activations(options)), slots(make_slots(options.slots, plan)), network(options, backend, groups, {temporary_arena(temporaries), slots}, false) {}
+      : plan(plan_activations(options)),
+        slots(make_slots(options.slots, plan)),
+        network(options, backend, groups, {temporary_arena(temporaries), slots}, false) {}
 
   static std::vector<Arena> make_slots(Index count, const ActivationPlan& plan) {
     std::vector<Arena> arenas;

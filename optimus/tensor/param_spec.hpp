@@ -24,11 +24,11 @@ struct ParamSpec {
   double init_std = 0.02;         ///< of kNormal
   std::optional<Index> zero_row;  ///< row of dimension 0 that starts as 0 (the padding token's)
   std::optional<int> tp_dim;      ///< dimension split over the TP ranks; none: every TP rank holds all of it
-  Index tp_heads = 0;             ///< that dimension consists of so many heads and is cut between them; with fewer heads than TP ranks several ranks hold the same one
-  bool is_tp_uneven = false;      ///< that dimension may be cut into parts that differ by one (the vocabulary)
-  bool is_expert = false;         ///< dimension 0 (the experts) is split over the EP ranks
-  bool is_tied = false;           ///< the first and the last pipeline stage both hold it: embedding and head in one
-  Index layer = -1;               ///< block number; -1: the embedding; num_hidden_layers: final norm and head
+  Index tp_heads = 0;  ///< that dimension consists of so many heads and is cut between them; with fewer heads than TP ranks several ranks hold the same one
+  bool is_tp_uneven = false;  ///< that dimension may be cut into parts that differ by one (the vocabulary)
+  bool is_expert = false;     ///< dimension 0 (the experts) is split over the EP ranks
+  bool is_tied = false;       ///< the first and the last pipeline stage both hold it: embedding and head in one
+  Index layer = -1;           ///< block number; -1: the embedding; num_hidden_layers: final norm and head
 
   [[nodiscard]] bool is_stacked() const { return name.find("{}") != std::string::npos; }
   /// Hugging Face's name of entry `index` of a stacked parameter; `name` itself if it is not stacked.

@@ -43,11 +43,16 @@ void check_batch(const RunConfig& c, Index ranks, Problems& problems) {
   const ParallelConfig& p = c.parallel;
   const std::size_t before = problems.items().size();
   validate_layout(p, ranks, problems);
-  if (problems.items().size() > before) return;  // there are no data ranks to divide by
+  const bool has_layout = problems.items().size() == before;
   // Far beyond any use, and far from overflow in products with the sequence length.
   constexpr Index kMostSequences = Index{1} << 31;
   for (const auto& [name, size] : {std::pair{"global_batch", c.batch.global_batch}, std::pair{"micro_batch", c.batch.micro_batch}}) {
     if (size > kMostSequences) return problems.add(std::string("batch.") + name, fmt::format("{} is more than {}", size, kMostSequences));
+  }
+  if (!has_layout) {  // there are no data ranks to divide by
+    if (c.batch.global_batch % c.batch.micro_batch != 0)
+      problems.add("batch.global_batch", fmt::format("{} is no multiple of micro_batch {}", c.batch.global_batch, c.batch.micro_batch));
+    return;
   }
   const Index data_ranks = Mesh(p, ranks).data_ranks(), piece = checked_mul(data_ranks, c.batch.micro_batch);
   if (c.batch.global_batch % piece != 0) {

@@ -98,7 +98,7 @@ RunConfig bench_config(const std::string& name, Index ranks) {
 
 StepBench bench_step(const RunConfig& config, Communicator& world, Backend& backend, int threads) {
   const Mesh mesh(config.parallel, world.size());
-  RankGroups groups(world, mesh);
+  RankGroups groups(world, mesh, config.parallel.two_level);
   TrainStep step(config, mesh, groups, backend);
   step.optimizer().initialize([&](const ParamSpec& spec, const Box& box, Index flat_begin, View out) { initialize(spec, box, flat_begin, 1, out); });
   const Index rows = config.batch.global_batch / mesh.data_ranks();

@@ -6,7 +6,7 @@
 #include <array>
 #include <cmath>
 
-#include "optimus/comm/axis_group.hpp"
+#include "optimus/comm/two_level/two_level.hpp"
 
 namespace optimus {
 namespace {
@@ -38,8 +38,11 @@ class PhaseTimer {
 
 }  // namespace
 
-RankGroups::RankGroups(Communicator& w, const Mesh& mesh)
-    : world(w), dp(make_axis_group(w, mesh, Axis::kDp)), dp_ep(make_axis_group(w, mesh, Axis::kDpEp)), ep(make_axis_group(w, mesh, Axis::kEp)) {}
+RankGroups::RankGroups(Communicator& w, const Mesh& mesh, std::string_view two_level)
+    : world(w),
+      dp(make_reduction_group(w, mesh, Axis::kDp, two_level)),
+      dp_ep(make_reduction_group(w, mesh, Axis::kDpEp, two_level)),
+      ep(make_axis_group(w, mesh, Axis::kEp)) {}
 
 ReplicaGroups RankGroups::replica_groups() const { return {.dp = dp.get(), .dp_ep = dp_ep.get(), .world = &world, .ep = ep.get()}; }
 

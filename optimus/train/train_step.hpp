@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "optimus/base/timer.hpp"
@@ -18,7 +19,8 @@ namespace optimus {
 
 /// The groups of one rank, made once from the world.
 struct RankGroups {
-  RankGroups(Communicator& world, const Mesh& mesh);
+  /// `two_level`: as parallel.two_level.
+  RankGroups(Communicator& world, const Mesh& mesh, std::string_view two_level);
   [[nodiscard]] ReplicaGroups replica_groups() const;
   Communicator& world;
   std::unique_ptr<Communicator> dp, dp_ep, ep;

@@ -58,7 +58,7 @@ struct Trainer::Impl {
       : config(c),
         world(w),
         mesh(c.parallel, w.size()),
-        groups(w, mesh),
+        groups(w, mesh, c.parallel.two_level),
         dump(dump_run_config(c)),
         hosts(all_gather_text(w, host_name())),
         // A little later than the collectives' own limit: they can name the missing rank, this only itself.

@@ -20,6 +20,15 @@ struct ProgramResult {
 /// A shell command that does the same, for tests that start it in the background.
 [[nodiscard]] std::string optimus_command(const std::vector<std::string>& args, int ranks = 0);
 
+/// One rank of a run whose ranks are started differently.
+struct RankStart {
+  std::vector<std::string> args;
+  std::filesystem::path program;  ///< empty: optimus
+};
+[[nodiscard]] ProgramResult run_optimus_ranks(const std::vector<RankStart>& ranks);
+/// The program that run_optimus() runs.
+[[nodiscard]] std::filesystem::path optimus_program();
+
 /// An empty folder of this test alone.
 [[nodiscard]] std::filesystem::path fresh_folder(const std::string& name = "work");
 

@@ -106,6 +106,10 @@ class TwoLevelCommunicator final : public Communicator {
   [[nodiscard]] std::unique_ptr<Request> start_all_gather_v(ConstView input, View output, std::span<const Index> counts) override {
     return group_->start_all_gather_v(input, output, counts);
   }
+  [[nodiscard]] std::unique_ptr<Request> start_all_to_all_v(ConstView input, std::span<const Index> send_counts, View output,
+                                                            std::span<const Index> recv_counts) override {
+    return group_->start_all_to_all_v(input, send_counts, output, recv_counts);
+  }
   [[nodiscard]] std::unique_ptr<Request> start_send(ConstView data, Index to, int tag) override { return group_->start_send(data, to, tag); }
   [[nodiscard]] std::unique_ptr<Request> start_receive(View data, Index from, int tag) override { return group_->start_receive(data, from, tag); }
   [[nodiscard]] std::unique_ptr<Communicator> split(Index color, Index key, std::string name) override { return group_->split(color, key, std::move(name)); }

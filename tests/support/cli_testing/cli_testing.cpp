@@ -42,6 +42,16 @@ const std::filesystem::path& root() {
   return root.path;
 }
 
+ProgramResult run_shell(const std::string& command) {
+  std::filesystem::create_directories(root());
+  const std::string out = (root() / "out").string(), err = (root() / "err").string();
+  const int status = std::system((command + " >" + out + " 2>" + err + " </dev/null").c_str());
+  ProgramResult result{.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), .out = text_of(out), .err = text_of(err)};
+  std::filesystem::remove(out);
+  std::filesystem::remove(err);
+  return result;
+}
+
 }  // namespace
 
 std::string optimus_command(const std::vector<std::string>& args, int ranks) {
@@ -51,16 +61,20 @@ std::string optimus_command(const std::vector<std::string>& args, int ranks) {
   return command;
 }
 
+std::filesystem::path optimus_program() { return OPTIMUS_PROGRAM; }
+
 ProgramResult run_optimus(const std::vector<std::string>& args, int ranks, const std::string& prefix) {
-  std::filesystem::create_directories(root());
-  const std::string out = (root() / "out").string(), err = (root() / "err").string();
   // One thread: tests run beside each other.
-  const std::string command = "OMP_NUM_THREADS=1 " + prefix + " " + optimus_command(args, ranks) + " >" + out + " 2>" + err + " </dev/null";
-  const int status = std::system(command.c_str());
-  ProgramResult result{.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), .out = text_of(out), .err = text_of(err)};
-  std::filesystem::remove(out);
-  std::filesystem::remove(err);
-  return result;
+  return run_shell("OMP_NUM_THREADS=1 " + prefix + " " + optimus_command(args, ranks));
+}
+
+ProgramResult run_optimus_ranks(const std::vector<RankStart>& ranks) {
+  std::string command = "OMP_NUM_THREADS=1 " OPTIMUS_MPIEXEC;
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    command += (r == 0 ? " -n 1 " : " : -n 1 ") + quoted(ranks[r].program.empty() ? OPTIMUS_PROGRAM : ranks[r].program.string());
+    for (const std::string& arg : ranks[r].args) command.append(" ").append(quoted(arg));
+  }
+  return run_shell(command);
 }
 
 std::filesystem::path fresh_folder(const std::string& name) {

@@ -27,9 +27,8 @@ ParameterParts::ParameterParts(const Parameters& whole, const ModelSplit& split,
     const Box box = local_box(whole.specs()[i], split);
     const View from = whole.weights()[i], to = allocate(from.dtype(), box.shape);
     const Index bytes = dtype_bytes(from.dtype());
-    for_each_element(box, from.shape(), [&](Index part, Index at) {
-      std::memcpy(to.data() + part * bytes, from.data() + at * bytes, static_cast<std::size_t>(bytes));
-    });
+    for_each_element(box, from.shape(),
+                     [&](Index part, Index at) { std::memcpy(to.data() + part * bytes, from.data() + at * bytes, static_cast<std::size_t>(bytes)); });
     weights_.push_back(to);
     gradients_.push_back(allocate(gradients, box.shape));
   }

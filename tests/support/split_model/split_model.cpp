@@ -26,9 +26,7 @@ TransformerOptions with_split(TransformerOptions options, const Mesh& mesh, bool
   return options;
 }
 
-std::unique_ptr<Communicator> group(const Mesh& mesh, Axis axis) {
-  return mesh.group_size(axis) > 1 ? make_axis_group(world(), mesh, axis) : nullptr;
-}
+std::unique_ptr<Communicator> group(const Mesh& mesh, Axis axis) { return mesh.group_size(axis) > 1 ? make_axis_group(world(), mesh, axis) : nullptr; }
 
 Rows share_of(const Rows& all, Index data_ranks, Index data_index) {
   EXPECT_EQ(all.sequences % data_ranks, 0);

@@ -76,7 +76,7 @@ micro_batch = 2
                                                 {.needs_data = false}, {setting});
   const auto world = make_self_communicator();
   const Mesh mesh(config.parallel, 1);
-  RankGroups groups(*world, mesh);
+  RankGroups groups(*world, mesh, config.parallel.two_level);
   const auto backend = make_cpu_backend(2);
   TrainStep step(config, mesh, groups, *backend);
   step.optimizer().initialize([](const ParamSpec& spec, const Box& box, Index begin, View out) { initialize(spec, box, begin, 1, out); });

@@ -8,7 +8,6 @@
 namespace optimus {
 namespace {
 
-
 TEST(Mesh, PutsTensorParallelRanksNextToEachOther) {
   const Mesh mesh({.tp = 2, .ep = 2, .pp = 2}, 16);  // dp 2
   EXPECT_EQ(mesh.dp(), 2);

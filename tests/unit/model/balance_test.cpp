@@ -99,7 +99,7 @@ TEST(Balance, IsKWhenEveryExpertGetsTheSame) {
   const std::vector<std::int64_t> counts{4, 4, 4};  // six rows, K = 2
   const std::vector<double> sums{2.0, 2.0, 2.0};
   const WholeModel balance({}, {reinterpret_cast<const std::byte*>(counts.data()), DType::kI64, {1, 1, 3}},
-                        {reinterpret_cast<const std::byte*>(sums.data()), DType::kF64, {1, 1, 3}}, 6, {});
+                           {reinterpret_cast<const std::byte*>(sums.data()), DType::kF64, {1, 1, 3}}, 6, {});
   EXPECT_NEAR(balance.loss(), 2.0, 1e-14);
 }
 

@@ -59,6 +59,20 @@ TEST(RunConfig, NamesBothNumbersThatDoNotDivide) {
   EXPECT_HAS(problems_of({"parallel.ep=3", "batch.global_batch=3"}, 3, false), "num_experts 4 cannot be divided over 3 ranks");
 }
 
+TEST(RunConfig, NamesEveryReasonWhyALayoutCannotBe) {
+  const std::string text = problems_of({"model.num_experts=6", "parallel.ep=4", "parallel.tp=4", "model.hidden_size=36", "model.num_attention_heads=6",
+                                        "batch.global_batch=10", "batch.micro_batch=4"},
+                                       6, false);
+  for (const char* part :
+       {"parallel.tp 4 × parallel.ep 4 × parallel.pp 1 = 16 does not divide the world of 6 ranks", "num_experts 6 cannot be divided over 4 ranks",
+        "num_attention_heads 6 cannot be divided over 4 ranks", "10 is no multiple of micro_batch 4"})
+    EXPECT_HAS(text, part);
+  EXPECT_HAS(problems_of({"parallel.tp=4"}, 6, false), "world of 6 ranks");
+  EXPECT_HAS(problems_of({"batch.global_batch=10", "batch.micro_batch=4"}, 2, false),
+             "10 cannot be divided over 2 data ranks x micro_batch 4; make it a multiple of 8");
+  EXPECT_HAS(problems_of({"parallel.tp=8", "batch.micro_batch=0"}, 6, false), "batch.micro_batch");
+}
+
 TEST(RunConfig, RefusesWhatItCannotRunYetButPlansIt) {
   for (const char* axis : {"tp", "ep", "pp"}) {
     const std::string setting = std::string("parallel.") + axis + "=2";
