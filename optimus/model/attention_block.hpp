@@ -4,6 +4,9 @@
 //   q = rope(clip(norm_q(Wq n)));   k = rope(clip(norm_k(Wk n)));   v = clip(Wv n);   y = Wo attention(q, k, v)
 //
 // norm_q and norm_k act on the whole projection, before it is split into heads, and only in OLMoE; the clip only if clip_qkv is set.
+//
+// Under tensor parallelism a rank has some of the heads: from all rows n it makes its part of the sum over heads that is y, and its part of the sum that is dn.
+// Norms over the whole projection add up what they need between the ranks.
 
 #include "optimus/model/context.hpp"
 

@@ -15,9 +15,10 @@ struct ModelContext {
   Arena& arena;  ///< of temporaries
   Arena* kept;   ///< of what backward needs
   const TransformerOptions& options;
-  Communicator* tp;  ///< the ranks that share every layer; nullptr: this one alone
-  DType wide;        ///< of statistics: f32, or f64 beside f64
-  bool is_planning;  ///< memory does not exist: nothing may be read from it or written to it on the host
+  Communicator* tp;          ///< the ranks that share every layer; nullptr: this one alone
+  Communicator* kv_sharers;  ///< those of them that hold the same key and value head; nullptr: no other does
+  DType wide;                ///< of statistics: f32, or f64 beside f64
+  bool is_planning;          ///< memory does not exist: nothing may be read from it or written to it on the host
   Index sequences = 0, sequence_length = 0;
   View positions_T, cos_PA, sin_PA;  ///< rotary positions of the rows; tables of [positions, A / 2]
 
@@ -27,6 +28,11 @@ struct ModelContext {
   [[nodiscard]] bool is_sequence_parallel() const { return options.sequence_parallel && options.split.tp > 1; }
   /// Rows of norms and residuals on this rank.
   [[nodiscard]] Index local_rows() const { return is_sequence_parallel() ? rows() / options.split.tp : rows(); }
+
+  /// Whether what this rank adds to a gain's gradient counts: of rows that every rank has, the first one's part alone is the whole.
+  [[nodiscard]] bool counts_gains() const { return is_sequence_parallel() || options.split.tp_rank == 0; }
+  /// Of a key and value head that several ranks hold, the first of them is its owner.
+  [[nodiscard]] bool owns_kv() const { return kv_sharers == nullptr || kv_sharers->rank() == 0; }
 
   /// Sizes of this rank's part of a layer.
   [[nodiscard]] Index heads() const { return model().num_attention_heads / options.split.tp; }

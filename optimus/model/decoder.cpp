@@ -64,12 +64,12 @@ class CachedNetwork {
         .batch = 1, .queries = rows, .keys = keys, .heads = model.num_attention_heads, .kv_heads = model.num_key_value_heads, .head_size = model.head_size()};
 
     norm_forward(c, w.input_norm_D, x_TD, s.n1);
-    attention_project(c, w.attention, s.n1.y_TD, s.attention);
+    attention_project(c, w.attention, s.n1.y_lD, s.attention);
     ops::copy(c.backend, s.attention.k.out, cache.k.rows(first, keys));
     ops::copy(c.backend, s.attention.v.out, cache.v.rows(first, keys));
     ops::attention_forward(c.backend, shape, s.attention.q.out, cache.k.rows(0, keys), cache.v.rows(0, keys), {}, s.attention.o_TQ, s.attention.lse_BHS);
-    ops::linear_forward(c.backend, s.attention.o_TQ, w.attention.w_o_DQ, s.h_TD);
-    ops::add(c.backend, x_TD, s.h_TD, s.h_TD);
+    ops::linear_forward(c.backend, s.attention.o_TQ, w.attention.w_o_DQ, s.h_lD);
+    ops::add(c.backend, x_TD, s.h_lD, s.h_lD);
     feed_forward_half(lc, w, s, y_TD, {});
   }
 
@@ -78,7 +78,7 @@ class CachedNetwork {
     runtime_.set_rows(1, 1, 0);
     const NormSaved norm = allocate_norm(c);
     norm_forward(c, weights_.head.final_norm_D, last_1D, norm);
-    ops::linear_forward(c.backend, norm.y_TD, weights_.head.w_head_VD, logits_);
+    ops::linear_forward(c.backend, norm.y_lD, weights_.head.w_head_VD, logits_);
   }
 
   ModelRuntime runtime_;

@@ -1,5 +1,6 @@
 #include "optimus/model/layer.hpp"
 
+#include "optimus/model/tensor_parallel.hpp"
 #include "optimus/ops/misc.hpp"
 
 namespace optimus {
@@ -33,40 +34,57 @@ void allocate_dropped(const LayerContext& lc, LayerSaved& s) {
   if (recompute.moe) allocate_feed_forward(lc, s);
 }
 
-/// Gradient of h from that of y: d_TD becomes dh.
-void feed_forward_backward(const LayerContext& lc, const LayerWeights& w, LayerSaved& s, const RoutingLossGradient& losses, View d_TD, const LayerWeights& dw) {
+/// h = x + attention(norm(x))
+void attention_half(const ModelContext& c, const LayerWeights& w, const LayerSaved& s) {
+  Scratch scratch(c.arena);
+  norm_forward(c, w.input_norm_D, s.x_lD, s.n1);
+  const ConstView n_TD = gather_rows(c, s.n1.y_lD);
+  const View y_TD = partial_rows(c, s.h_lD);
+  attention_block_forward(c, w.attention, n_TD, s.attention, y_TD);
+  sum_rows(c, y_TD, s.h_lD);
+  ops::add(c.backend, s.x_lD, s.h_lD, s.h_lD);
+}
+
+/// Gradient of h from that of y: d_lD becomes dh.
+void feed_forward_backward(const LayerContext& lc, const LayerWeights& w, LayerSaved& s, const RoutingLossGradient& losses, View d_lD, const LayerWeights& dw) {
   Scratch scratch(lc.c.arena);
   const RecomputeConfig& recompute = lc.c.options.recompute;
   if (recompute.norm) {
     s.n2 = allocate_norm(lc.c.temporary());
-    norm_forward(lc.c, w.post_attention_norm_D, s.h_TD, s.n2);
+    norm_forward(lc.c, w.post_attention_norm_D, s.h_lD, s.n2);
   }
+  const ConstView n_TD = gather_rows(lc.c, s.n2.y_lD);
   if (recompute.moe) {
     allocate_feed_forward(lc, s);
-    if (lc.moe != nullptr) lc.experts->forward(*lc.moe, w.moe.experts, s.n2.y_TD, s.moe.routing, s.moe.experts, {});
-    else mlp_forward(lc.c, w.mlp, s.n2.y_TD, s.mlp, {});
+    if (lc.moe != nullptr) lc.experts->forward(*lc.moe, w.moe.experts, n_TD, s.moe.routing, s.moe.experts, {});
+    else mlp_forward(lc.c, w.mlp, n_TD, s.mlp, {});
   }
-  const View dn_TD = scratch.like(d_TD);
-  if (lc.moe != nullptr) moe_backward(*lc.moe, *lc.experts, w.moe, s.n2.y_TD, s.moe, {.dy_TD = d_TD, .losses = losses, .dx_TD = dn_TD, .dw = dw.moe});
-  else mlp_backward(lc.c, w.mlp, s.n2.y_TD, s.mlp, d_TD, dn_TD, dw.mlp);
-  norm_backward(lc.c, w.post_attention_norm_D, s.h_TD, s.n2, dn_TD, d_TD, dw.post_attention_norm_D);
+  const ConstView dy_TD = gather_rows(lc.c, d_lD);
+  const View dn_lD = scratch.like(d_lD), dn_TD = partial_rows(lc.c, dn_lD);
+  if (lc.moe != nullptr) moe_backward(*lc.moe, *lc.experts, w.moe, n_TD, s.moe, {.dy_TD = dy_TD, .losses = losses, .dx_TD = dn_TD, .dw = dw.moe});
+  else mlp_backward(lc.c, w.mlp, n_TD, s.mlp, dy_TD, dn_TD, dw.mlp);
+  sum_rows(lc.c, dn_TD, dn_lD);
+  norm_backward(lc.c, w.post_attention_norm_D, s.h_lD, s.n2, dn_lD, d_lD, dw.post_attention_norm_D);
 }
 
 /// Gradient of x from that of h.
-void attention_part_backward(const LayerContext& lc, const LayerWeights& w, LayerSaved& s, View d_TD, const LayerWeights& dw) {
+void attention_part_backward(const LayerContext& lc, const LayerWeights& w, LayerSaved& s, View d_lD, const LayerWeights& dw) {
   Scratch scratch(lc.c.arena);
   const RecomputeConfig& recompute = lc.c.options.recompute;
   if (recompute.norm) {
     s.n1 = allocate_norm(lc.c.temporary());
-    norm_forward(lc.c, w.input_norm_D, s.x_TD, s.n1);
+    norm_forward(lc.c, w.input_norm_D, s.x_lD, s.n1);
   }
+  const ConstView n_TD = gather_rows(lc.c, s.n1.y_lD);
   if (recompute.attention) {
     s.attention = allocate_attention(lc.c.temporary());
-    attention_block_forward(lc.c, w.attention, s.n1.y_TD, s.attention, {});
+    attention_block_forward(lc.c, w.attention, n_TD, s.attention, {});
   }
-  const View dn_TD = scratch.like(d_TD);
-  attention_block_backward(lc.c, w.attention, s.n1.y_TD, s.attention, d_TD, dn_TD, dw.attention);
-  norm_backward(lc.c, w.input_norm_D, s.x_TD, s.n1, dn_TD, d_TD, dw.input_norm_D);
+  const ConstView dy_TD = gather_rows(lc.c, d_lD);
+  const View dn_lD = scratch.like(d_lD), dn_TD = partial_rows(lc.c, dn_lD);
+  attention_block_backward(lc.c, w.attention, n_TD, s.attention, dy_TD, dn_TD, dw.attention);
+  sum_rows(lc.c, dn_TD, dn_lD);
+  norm_backward(lc.c, w.input_norm_D, s.x_lD, s.n1, dn_lD, d_lD, dw.input_norm_D);
 }
 
 }  // namespace
@@ -74,7 +92,7 @@ void attention_part_backward(const LayerContext& lc, const LayerWeights& w, Laye
 LayerSaved allocate_layer(const LayerContext& lc, const RoutingStatistics& statistics) {
   const RecomputeConfig& recompute = lc.c.options.recompute;
   LayerSaved s;
-  s.h_TD = lc.c.keep_local_rows(lc.c.model().hidden_size);
+  s.h_lD = lc.c.keep_local_rows(lc.c.model().hidden_size);
   if (lc.moe != nullptr) s.moe.routing = allocate_routing(*lc.moe, lc.c.rows(), statistics);
   if (!recompute.norm) {
     s.n1 = allocate_norm(lc.c);
@@ -85,28 +103,29 @@ LayerSaved allocate_layer(const LayerContext& lc, const RoutingStatistics& stati
   return s;
 }
 
-void feed_forward_half(const LayerContext& lc, const LayerWeights& w, const LayerSaved& s, View y_TD, const LogitsProbe& probe) {
-  norm_forward(lc.c, w.post_attention_norm_D, s.h_TD, s.n2);
-  if (lc.moe != nullptr) moe_forward(*lc.moe, *lc.experts, w.moe, s.n2.y_TD, s.moe, y_TD, probe);
-  else mlp_forward(lc.c, w.mlp, s.n2.y_TD, s.mlp, y_TD);
-  ops::add(lc.c.backend, s.h_TD, y_TD, y_TD);
-}
-
-void layer_forward(const LayerContext& lc, const LayerWeights& w, View x_TD, View y_TD, LayerSaved& s, const LogitsProbe& probe) {
+void feed_forward_half(const LayerContext& lc, const LayerWeights& w, const LayerSaved& s, View y_lD, const LogitsProbe& probe) {
   const ModelContext& c = lc.c;
   Scratch scratch(c.arena);
-  allocate_dropped(lc, s);
-  s.x_TD = x_TD;
-
-  norm_forward(c, w.input_norm_D, x_TD, s.n1);
-  attention_block_forward(c, w.attention, s.n1.y_TD, s.attention, s.h_TD);
-  ops::add(c.backend, x_TD, s.h_TD, s.h_TD);
-  feed_forward_half(lc, w, s, y_TD, probe);
+  norm_forward(c, w.post_attention_norm_D, s.h_lD, s.n2);
+  const ConstView n_TD = gather_rows(c, s.n2.y_lD);
+  const View y_TD = partial_rows(c, y_lD);
+  if (lc.moe != nullptr) moe_forward(*lc.moe, *lc.experts, w.moe, n_TD, s.moe, y_TD, probe);
+  else mlp_forward(c, w.mlp, n_TD, s.mlp, y_TD);
+  sum_rows(c, y_TD, y_lD);
+  ops::add(c.backend, s.h_lD, y_lD, y_lD);
 }
 
-void layer_backward(const LayerContext& lc, const LayerWeights& w, LayerSaved& s, const RoutingLossGradient& losses, View d_TD, const LayerWeights& dw) {
-  feed_forward_backward(lc, w, s, losses, d_TD, dw);
-  attention_part_backward(lc, w, s, d_TD, dw);
+void layer_forward(const LayerContext& lc, const LayerWeights& w, View x_lD, View y_lD, LayerSaved& s, const LogitsProbe& probe) {
+  Scratch scratch(lc.c.arena);
+  allocate_dropped(lc, s);
+  s.x_lD = x_lD;
+  attention_half(lc.c, w, s);
+  feed_forward_half(lc, w, s, y_lD, probe);
+}
+
+void layer_backward(const LayerContext& lc, const LayerWeights& w, LayerSaved& s, const RoutingLossGradient& losses, View d_lD, const LayerWeights& dw) {
+  feed_forward_backward(lc, w, s, losses, d_lD, dw);
+  attention_part_backward(lc, w, s, d_lD, dw);
 }
 
 }  // namespace optimus

@@ -21,7 +21,7 @@ struct LayerWeights {
 
 /// What backward needs. What RecomputeConfig names is not kept: its views are made anew, and filled, in backward.
 struct LayerSaved {
-  View x_TD, h_TD;
+  View x_lD, h_lD;
   NormSaved n1, n2;
   AttentionSaved attention;
   MoeSaved moe;
@@ -38,12 +38,12 @@ struct LayerContext {
 /// Memory for everything that is kept from forward to backward; of the routing's statistics there is memory already.
 [[nodiscard]] LayerSaved allocate_layer(const LayerContext& lc, const RoutingStatistics& statistics);
 
-/// y = h + feed_forward(norm(h)): the second half of the block. h_TD, n2 and moe or mlp of `s` have memory.
-void feed_forward_half(const LayerContext& lc, const LayerWeights& w, const LayerSaved& s, View y_TD, const LogitsProbe& probe);
+/// y = h + feed_forward(norm(h)): the second half of the block. h_lD, n2 and moe or mlp of `s` have memory.
+void feed_forward_half(const LayerContext& lc, const LayerWeights& w, const LayerSaved& s, View y_lD, const LogitsProbe& probe);
 
-void layer_forward(const LayerContext& lc, const LayerWeights& w, View x_TD, View y_TD, LayerSaved& s, const LogitsProbe& probe);
+void layer_forward(const LayerContext& lc, const LayerWeights& w, View x_lD, View y_lD, LayerSaved& s, const LogitsProbe& probe);
 
-/// d_TD is the gradient of y on entry and of x on return; dw accumulated.
-void layer_backward(const LayerContext& lc, const LayerWeights& w, LayerSaved& s, const RoutingLossGradient& losses, View d_TD, const LayerWeights& dw);
+/// d_lD is the gradient of y on entry and of x on return; dw accumulated.
+void layer_backward(const LayerContext& lc, const LayerWeights& w, LayerSaved& s, const RoutingLossGradient& losses, View d_lD, const LayerWeights& dw);
 
 }  // namespace optimus

@@ -1,5 +1,7 @@
 #pragma once
 // The dense feed-forward block:  y = Wdown (SiLU(Wgate n) * Wup n)
+//
+// Under tensor parallelism a rank has a part of the width F: from all rows n it makes its part of the sum over F that is y, and its part of the sum that is dn.
 
 #include "optimus/model/context.hpp"
 

@@ -37,6 +37,9 @@ void Network::check(const MicroBatch& batch) const {
     throw ShapeError(fmt::format("[model] a micro-batch of {} sequences of {} tokens; memory was planned for {} of {}", batch.sequences, batch.sequence_length,
                                  runtime_.options.micro_batch, runtime_.options.sequence_length));
   }
+  if (context_.is_sequence_parallel() && rows % runtime_.options.split.tp != 0) {
+    throw ShapeError(fmt::format("[model] sequence parallelism over {} ranks cannot share out {} rows evenly", runtime_.options.split.tp, rows));
+  }
   if (static_cast<Index>(batch.inputs.size()) != rows || static_cast<Index>(batch.labels.size()) != rows) {
     throw ShapeError(fmt::format("[model] {} inputs and {} labels for {} rows", batch.inputs.size(), batch.labels.size(), rows));
   }
@@ -134,7 +137,7 @@ void Network::forward(Index slot, const MicroBatch& batch, const LossScale& scal
     x_lD = y_lD;
   }
   add_counts(s, received, sent);
-  if (range_.has_head) s.lm_loss_sum = run_head(batch, {.x_TD = x_lD, .labels_T = {}, .scale = scale.lm, .dx_TD = s.d_lD});
+  if (range_.has_head) s.lm_loss_sum = run_head(batch, {.x_lD = x_lD, .labels_T = {}, .scale = scale.lm, .dx_lD = s.d_lD});
   else if (range_.count() == 0) ops::copy(context_.backend, x_lD, sent.rows_TD);
 }
 
@@ -184,7 +187,7 @@ MicroBatchResult Network::forward_only(const MicroBatch& batch, const StageRows&
     std::swap(x_lD, y_lD);
   }
   add_counts(s, received, sent);
-  if (range_.has_head) s.lm_loss_sum = run_head(batch, {.x_TD = x_lD, .labels_T = {}, .dx_TD = {}, .sink = &sink});
+  if (range_.has_head) s.lm_loss_sum = run_head(batch, {.x_lD = x_lD, .labels_T = {}, .dx_lD = {}, .sink = &sink});
   else ops::copy(context_.backend, x_lD, sent.rows_TD);
   return finish(s, batch, {});
 }

@@ -7,13 +7,13 @@ namespace optimus {
 
 /// y is kept because the block after the norm reads it again in backward.
 struct NormSaved {
-  View y_TD, mean_T, rstd_T;
+  View y_lD, mean_l, rstd_l;
 };
 
 [[nodiscard]] NormSaved allocate_norm(const ModelContext& c);
 /// Writes:   all of `s`. `gain_D` does not exist for a dense model.
-void norm_forward(const ModelContext& c, ConstView gain_D, ConstView x_TD, const NormSaved& s);
-/// Writes:   dx_TD accumulated (the residual's gradient is there already), dgain_D accumulated.
-void norm_backward(const ModelContext& c, ConstView gain_D, ConstView x_TD, const NormSaved& s, ConstView dy_TD, View dx_TD, View dgain_D);
+void norm_forward(const ModelContext& c, ConstView gain_D, ConstView x_lD, const NormSaved& s);
+/// Writes:   dx_lD accumulated (the residual's gradient is there already); dgain_D accumulated with this rank's part of it, which may be none.
+void norm_backward(const ModelContext& c, ConstView gain_D, ConstView x_lD, const NormSaved& s, ConstView dy_lD, View dx_lD, View dgain_D);
 
 }  // namespace optimus

@@ -36,6 +36,11 @@ void check_options(const TransformerOptions& options, const Backend& backend) {
         fmt::format("[model] a micro-batch of {} sequences of {} tokens with {} choices each has too many rows for one rank; make the micro-batch smaller",
                     options.micro_batch, options.sequence_length, choices));
   }
+  if (options.sequence_parallel && rows % options.split.tp != 0) {
+    throw ConfigError(fmt::format(
+        "[model] sequence parallelism shares rows out over tp = {} ranks, and {} sequences of {} tokens are not a multiple of that; change the sequence length",
+        options.split.tp, options.micro_batch, options.sequence_length));
+  }
   if (!backend.supports(options.weights))
     throw UnsupportedError(fmt::format("[model] {} does not compute on {}", backend.description(), dtype_name(options.weights)));
 }

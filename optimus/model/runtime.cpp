@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include "optimus/base/check.hpp"
 #include "optimus/model/rotary.hpp"
+#include "optimus/model/tensor_parallel.hpp"
 #include "optimus/ops/loss.hpp"
 
 namespace optimus {
@@ -18,17 +20,27 @@ MoeShape moe_shape(const ModelConfig& model, Index tp) {
           .norm_topk_prob = model.norm_topk_prob};
 }
 
+/// The TP group where it has other members: alone, a rank takes the paths without communication.
+Communicator* shared_by(const TransformerOptions& options, const ModelGroups& groups) {
+  if (options.split.tp == 1) return nullptr;
+  OPTIMUS_CHECK(groups.tp != nullptr && groups.tp->size() == options.split.tp && groups.tp->rank() == options.split.tp_rank,
+                "a model that is split over TP ranks comes with their group");
+  return groups.tp;
+}
+
 }  // namespace
 
 ModelRuntime::ModelRuntime(const TransformerOptions& given, Backend& backend, const ModelGroups& groups, Arena& arena, bool is_planning)
     : options(given),
       dispatcher(make_dispatcher(given.moe.dispatcher, groups.ep)),
       experts(make_experts(given.moe.implementation)),
+      kv_sharers(make_kv_sharers(given, shared_by(given, groups))),
       context{.backend = backend,
               .arena = arena,
               .kept = &arena,
               .options = options,
-              .tp = groups.tp,
+              .tp = shared_by(given, groups),
+              .kv_sharers = kv_sharers.get(),
               .wide = wide_of(given.weights),
               .is_planning = is_planning,
               .positions_T = {},
@@ -40,7 +52,7 @@ ModelRuntime::ModelRuntime(const TransformerOptions& given, Backend& backend, co
                   .dispatcher = *dispatcher,
                   .config = options.moe,
                   .shape = moe_shape(given.model, given.split.tp),
-                  .tp = groups.tp,
+                  .tp = shared_by(given, groups),
                   .ep = groups.ep,
                   .dtype = given.weights,
                   .wide = wide_of(given.weights),

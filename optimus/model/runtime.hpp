@@ -9,6 +9,7 @@ namespace optimus {
 
 /// Lives as long as the computation; its contexts point into it.
 struct ModelRuntime {
+  /// Collective: over groups.tp.
   /// Lays tables and positions of up to micro_batch * sequence_length rows into `arena`, which is then that of temporaries and of what is kept alike.
   ModelRuntime(const TransformerOptions& given, Backend& backend, const ModelGroups& groups, Arena& arena, bool is_planning);
   ModelRuntime(const ModelRuntime&) = delete;
@@ -23,6 +24,7 @@ struct ModelRuntime {
   TransformerOptions options;
   std::unique_ptr<Dispatcher> dispatcher;
   std::unique_ptr<Experts> experts;
+  std::unique_ptr<Communicator> kv_sharers;
   ModelContext context;
   MoeContext moe_context;
 

@@ -92,7 +92,8 @@ struct TransformerHooks {
   std::function<void()> poll;                       ///< called between operations, for transfers to go on
 };
 
-/// Called with blocks of logits rows [first_row, first_row + rows), f32 or the weights' type, valid during the call.
+/// Called with blocks of logits rows [first_row, first_row + rows), f32 or the weights' type, valid during the call. Under tensor parallelism a rank is told
+/// the columns of its own part of the vocabulary, local_box() of the head: whoever wants whole rows puts them together.
 using LogitsSink = std::function<void(Index first_row, ConstView logits_TV)>;
 
 /// The network, or the layers of it that stand on this rank. Holds no parameters: it is bound to views of weights and gradients in the order of parameter_specs().

@@ -2,6 +2,9 @@
 // One mixture-of-experts layer: router, experts, weighted sum.
 //
 //   y[t] = sum_k weight[t,k] * expert_{index[t,k]}(x[t])
+//
+// Under tensor parallelism every rank routes all rows, alike to the last bit, and has a part of each expert's width F: y is its part of a sum over the ranks, and
+// so is dx. The router's own gradients are made for a share of the rows on each rank.
 
 #include "optimus/model/moe/experts.hpp"
 

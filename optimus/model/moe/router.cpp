@@ -1,11 +1,16 @@
 #include "optimus/model/moe/router.hpp"
 
+#include "optimus/comm/placement.hpp"
 #include "optimus/ops/moe.hpp"
 
 namespace optimus {
 namespace {
 /// Forced uniform routing weighs by the soft-max over the chosen logits alone, which is what division by the sum gives.
 bool is_normalised(const MoeContext& c) { return c.shape.norm_topk_prob || c.config.force_uniform_routing; }
+/// The rows whose gradients this rank makes, of those that all TP ranks have routed.
+IndexRange own_rows(const MoeContext& c, Index rows) {
+  return c.tp == nullptr ? IndexRange{.begin = 0, .count = rows} : uneven_part(rows, c.tp->size(), c.tp->rank());
+}
 }  // namespace
 
 Routing allocate_routing(const MoeContext& c, Index rows, const RoutingStatistics& statistics) {
@@ -49,7 +54,9 @@ void router_backward(const MoeContext& c, ConstView x_TD, ConstView w_ED, const 
                                             .z_scale = g.losses.z_scale,
                                             .normalise = is_normalised(c)};
   ops::router_backward(c.backend, gradient, dlogits_TE);
-  ops::router_logits_backward(c.backend, dlogits_TE, x_TD, w_ED, g.dx_TD, g.dw_ED);
+  const IndexRange own = own_rows(c, x_TD.size(0));
+  const Index end = own.begin + own.count;
+  ops::router_logits_backward(c.backend, dlogits_TE.rows(own.begin, end), x_TD.rows(own.begin, end), w_ED, g.dx_TD.rows(own.begin, end), g.dw_ED);
 }
 
 }  // namespace optimus

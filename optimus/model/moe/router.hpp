@@ -40,7 +40,7 @@ struct RoutingLossGradient {
   double z_scale = 0;  ///< of the z-loss: multiplies 2 * lse * p
 };
 
-/// One backward call: dx_TD and dw_ED are accumulated.
+/// One backward call: dx_TD and dw_ED are accumulated; under tensor parallelism with this rank's share of the rows.
 struct RouterBackward {
   ConstView dweight_TK;
   RoutingLossGradient losses;

@@ -1,0 +1,36 @@
+#include "optimus/model/tensor_parallel.hpp"
+
+#include <numeric>
+
+#include "optimus/ops/misc.hpp"
+
+namespace optimus {
+
+ConstView gather_rows(const ModelContext& c, ConstView x_lD) {
+  if (!c.is_sequence_parallel()) return x_lD;
+  const View x_TD = c.arena.alloc(x_lD.dtype(), {c.rows(), x_lD.size(1)});
+  c.tp->all_gather(x_lD, x_TD);
+  return x_TD;
+}
+
+View partial_rows(const ModelContext& c, View y_lD) { return c.is_sequence_parallel() ? c.arena.alloc(y_lD.dtype(), {c.rows(), y_lD.size(1)}) : y_lD; }
+
+void sum_rows(const ModelContext& c, View partial_TD, View y_lD) {
+  if (c.is_sequence_parallel()) c.tp->reduce_scatter(partial_TD, y_lD);
+  else if (c.tp != nullptr) c.tp->all_reduce(partial_TD, Reduce::kSum);
+}
+
+void sum_parts(const ModelContext& c, View values_T, bool is_counted) {
+  if (!is_counted) ops::fill_zero(c.backend, values_T);
+  if (c.tp != nullptr) c.tp->all_reduce(values_T, Reduce::kSum);
+}
+
+std::unique_ptr<Communicator> make_kv_sharers(const TransformerOptions& options, Communicator* tp) {
+  const Index copies = options.split.tp / std::min(options.split.tp, options.model.num_key_value_heads);
+  if (tp == nullptr || copies == 1) return nullptr;
+  std::vector<Index> members(static_cast<std::size_t>(copies));
+  std::iota(members.begin(), members.end(), options.split.tp_rank / copies * copies);
+  return tp->subgroup(members, "kv");
+}
+
+}  // namespace optimus
