@@ -18,6 +18,8 @@ void add_prepare_command(CLI::App& app, Action& action);
 void add_tokenize_command(CLI::App& app, Action& action);
 void add_dataset_command(CLI::App& app, Action& action);
 void add_pretrain_command(CLI::App& app, Action& action);
+void add_launch_command(CLI::App& app, Action& action);
+void add_launch_node_command(CLI::App& app, Action& action);
 void add_checkpoint_command(CLI::App& app, Action& action);
 void add_convert_command(CLI::App& app, Action& action);
 void add_eval_command(CLI::App& app, Action& action);

@@ -1,0 +1,78 @@
+#include "optimus/launch/diagnosis.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace optimus::launch {
+namespace {
+
+std::string short_name(const std::string& name) { return name.substr(0, name.find('.')); }
+
+/// The node that is meant by the name a rank or starter gave, or by the rank where names do not tell (one name for several nodes, or an unknown one).
+std::string node_of(const std::string& name, Index rank, const std::vector<UsedNode>& nodes, Index ranks_per_node) {
+  const auto is_meant = [&](const UsedNode& node) {
+    return !name.empty() &&
+           (node.host == name || node.own_name == name || short_name(node.host) == short_name(name) || short_name(node.own_name) == short_name(name));
+  };
+  const auto first = std::find_if(nodes.begin(), nodes.end(), is_meant);
+  if (std::count_if(nodes.begin(), nodes.end(), is_meant) == 1) return first->host;
+  const Index at = rank >= 0 ? rank / ranks_per_node : -1;
+  if (at >= 0 && at < static_cast<Index>(nodes.size())) return nodes[static_cast<std::size_t>(at)].host;
+  return first != nodes.end() ? first->host : "";
+}
+
+bool is_number(const Failure& failure) { return failure.kind == "nan" || failure.kind == "inf"; }
+
+ExitCode code_of(const RunEnd& end, const std::string& kind) {
+  if (end.code == 0) return ExitCode::kDone;
+  if (kind == "nan" || kind == "inf") return ExitCode::kNonFinite;
+  if (end.was_stuck || kind == "lost" || kind == "hang" || kind == "killed") return ExitCode::kLostRank;
+  switch (end.code) {
+    case 2:
+    case 3:
+    case 4:
+    case 10:
+    case 11:
+    case 12: return static_cast<ExitCode>(end.code);
+    default: return end.code > 128 ? ExitCode::kLostRank : ExitCode::kFailure;
+  }
+}
+
+void blame(Diagnosis& d, const std::string& host) {
+  if (!host.empty() && std::find(d.blamed.begin(), d.blamed.end(), host) == d.blamed.end()) d.blamed.push_back(host);
+}
+
+}  // namespace
+
+Diagnosis diagnose(const RunEnd& end, const std::vector<UsedNode>& nodes, Index ranks_per_node) {
+  Diagnosis d{.step = end.last_step + 1};
+  const auto where = [&](const std::string& name, Index rank) { return node_of(name, rank, nodes, ranks_per_node); };
+  std::vector<Failure> failures;
+  std::copy_if(end.failures.begin(), end.failures.end(), std::back_inserter(failures), [](const Failure& f) { return f.kind != "write"; });
+  if (end.report.has_culprit()) {
+    d.kind = end.report.is_lost_node ? "lost" : "killed";
+    d.rank = end.report.rank;
+    blame(d, where(end.report.host, d.rank));
+    const std::string host = d.blamed.empty() ? end.report.host : d.blamed.front();
+    if (end.report.is_lost_node) d.text = fmt::format("node {} was lost in step {}", host, d.step);
+    else if (d.rank >= 0) d.text = fmt::format("rank {} on {} was ended by signal {} in step {}", d.rank, host, end.report.signal, d.step);
+    else d.text = fmt::format("a rank on {} was ended in step {}", host, d.step);
+  } else if (!failures.empty()) {
+    const Failure& first = failures.front();
+    d.kind = first.kind;
+    d.step = first.step;
+    d.rank = first.rank;
+    for (const Failure& failure : failures)
+      if (&failure == &first || (is_number(first) && is_number(failure) && failure.step == first.step)) blame(d, where(failure.host, failure.rank));
+    d.text =
+        fmt::format("{} on rank {} ({}) in step {}: {}", first.kind, first.rank, d.blamed.empty() ? first.host : d.blamed.front(), first.step, first.message);
+  } else {
+    d.text = fmt::format("it ended in step {} and left no word about the cause", d.step);
+  }
+  if (end.was_stuck) d.text += "; it made no progress and was ended from outside";
+  d.code = code_of(end, d.kind);
+  return d;
+}
+
+}  // namespace optimus::launch

@@ -1,0 +1,39 @@
+#pragma once
+// Asking nodes: the same short command on each of them, here directly, elsewhere through a launch agent, always with a time limit.
+
+#include <string>
+#include <vector>
+
+#include "optimus/launch/node_report.hpp"
+
+namespace optimus::launch {
+
+/// How a command gets to a node.
+struct Agent {
+  std::string program;  ///< called as `program HOST COMMAND LINE`; empty: ssh, without questions
+  std::string self;     ///< this program's own path, the same on all nodes
+};
+
+/// Whether `host` is the machine that we are on.
+[[nodiscard]] bool is_this_machine(const std::string& host);
+
+/// The command that runs `words` on `host`.
+[[nodiscard]] std::vector<std::string> command_on(const Agent& agent, const std::string& host, const std::vector<std::string>& words);
+
+/// A node after it was asked.
+struct NodeHealth {
+  std::string host;     ///< as in the list of hosts
+  std::string problem;  ///< why it cannot be used; empty if it can
+  NodeReport report;    ///< of a node that answered
+};
+
+/// Examines all `hosts` beside each other (node_report.hpp). A node that does not answer within `limit_s` has that as its problem.
+[[nodiscard]] std::vector<NodeHealth> examine_nodes(const Agent& agent, const std::vector<std::string>& hosts, const NodeNeeds& needs, double limit_s);
+
+/// Sends a signal to every marked process on `hosts`; returns how many got it.
+Index signal_nodes(const Agent& agent, const std::vector<std::string>& hosts, const std::string& mark, int signal, double limit_s);
+
+/// Kills every marked process on `hosts`. Returns a line for each node where there were some, or that could not be asked.
+[[nodiscard]] std::vector<std::string> clean_nodes(const Agent& agent, const std::vector<std::string>& hosts, const std::string& mark, double limit_s);
+
+}  // namespace optimus::launch

@@ -1,0 +1,232 @@
+#include "optimus/launch/supervisor.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <filesystem>
+#include <map>
+
+#include "optimus/base/file.hpp"
+#include "optimus/base/folder_lock.hpp"
+#include "optimus/base/log.hpp"
+#include "optimus/base/timer.hpp"
+#include "optimus/launch/attempt.hpp"
+#include "optimus/launch/marked.hpp"
+#include "optimus/launch/run_files.hpp"
+#include "optimus/launch/signals.hpp"
+
+namespace optimus::launch {
+namespace {
+
+constexpr double kCallLimit_s = 30;  // of a signal or a cleaning on a node
+
+std::vector<std::string> names_of(const std::vector<Host>& hosts) {
+  std::vector<std::string> names;
+  for (const Host& host : hosts) names.push_back(host.name);
+  return names;
+}
+
+class Supervisor {
+ public:
+  Supervisor(const RunFacts& facts, LaunchOptions options, SignalQueue& signals)
+      : facts_(facts), options_(std::move(options)), signals_(signals), mark_(mark_of(facts.run_dir)), started_(fs::file_time_type::clock::now()) {}
+
+  LaunchEnd run() {
+    choose_nodes();
+    while (true) {
+      const RunEnd end = run_once();
+      clean();
+      const std::optional<LaunchEnd> done = after_stop(end);
+      if (done) return *done;
+      Decision decision = decide(end);
+      if (decision.is_over) return {.code = decision.code};
+      if (const auto signal = signals_.wait(decision.delay_s)) {
+        log_info("[launch] stopped by signal {} between two starts; the same command goes on from the last checkpoint", *signal);
+        return {.code = ExitCode::kStoppedBySignal};
+      }
+    }
+  }
+
+ private:
+  [[nodiscard]] NodeNeeds needs() const {
+    return {.run_dir = facts_.run_dir,
+            .memory_bytes = facts_.bytes_per_rank * options_.world.ranks_per_node,
+            .disk_bytes = facts_.checkpoint_bytes,
+            .self_test_s = options_.self_test_s,
+            .mark = mark_};
+  }
+
+  /// Nodes that cannot be used, with their problem; notes what the others call themselves.
+  std::map<std::string, std::string> examine(const std::vector<Host>& hosts) {
+    std::map<std::string, std::string> unfit;
+    for (const NodeHealth& health : examine_nodes(options_.agent, names_of(hosts), needs(), options_.probe_limit_s)) {
+      if (!health.problem.empty()) unfit[health.host] = health.problem;
+      else own_names_[health.host] = health.report.host;
+      if (health.report.killed > 0)
+        log_warning("[launch] {}: {} processes of an earlier start were still there and have been killed", health.host, health.report.killed);
+    }
+    return unfit;
+  }
+
+  void choose_nodes() {
+    log_info("[launch] examining {} node{}: memory, disk, {} s of computing", options_.hosts.size(), options_.hosts.size() == 1 ? "" : "s",
+             options_.self_test_s);
+    const auto unfit = examine(options_.hosts);
+    for (const auto& [name, problem] : unfit) log_warning("[launch] node {} is left out: {}", name, problem);
+    std::vector<Host> fit = options_.hosts;
+    std::erase_if(fit, [&](const Host& host) { return unfit.contains(host.name); });
+    World world = options_.world;
+    if (static_cast<Index>(fit.size()) < world.nodes) world = smaller_world(fit, unfit);
+    options_.world = world;
+    policy_.emplace(fit, world, options_.policy);
+    log_info("[launch] {} ranks on {} node{}: {}; {} buffer node{}", world.ranks(), world.nodes, world.nodes == 1 ? "" : "s",
+             fmt::join(names_of(policy_->active()), ", "), policy_->spares().size(), policy_->spares().size() == 1 ? "" : "s");
+  }
+
+  /// At the start already too few nodes are fit.
+  World smaller_world(const std::vector<Host>& fit, const std::map<std::string, std::string>& unfit) const {
+    const World& wanted = options_.world;
+    std::string refused;
+    World world{.nodes = 0};
+    if (options_.policy.may_shrink) world = largest_fitting_world(static_cast<Index>(fit.size()), wanted.ranks_per_node, options_.policy.problem_with, refused);
+    if (world.nodes > 0) {
+      log_warning("[launch] the run starts with {} nodes ({} ranks) instead of {}, with the same global batch", world.nodes, world.ranks(), wanted.nodes);
+      return world;
+    }
+    std::string text = fmt::format("[launch] {} nodes are asked for, {} can be used:", wanted.nodes, fit.size());
+    for (const auto& [name, problem] : unfit) text += fmt::format("\n  {}: {}", name, problem);
+    throw Error(text + refused, ExitCode::kNoSpareNode);
+  }
+
+  [[nodiscard]] std::vector<std::string> command() const {
+    std::vector<std::string> words = {"env", fmt::format("{}={}", kMark, mark_)};
+    words.insert(words.end(), facts_.command.begin(), facts_.command.end());
+    // "never" and a folder are about the first start: once the run has a checkpoint of its own, going on means going on from that.
+    if (facts_.resume != "auto" && latest_checkpoint_time(facts_.run_dir) > started_) words.insert(words.end(), {"--resume", "auto"});
+    const fs::path hosts_file = fs::path(facts_.run_dir) / "launch-hosts";
+    const StartRequest request{.nodes = policy_->active(),
+                               .ranks_per_node = policy_->world().ranks_per_node,
+                               .agent = options_.starter_agent,
+                               .hosts_file = hosts_file.string(),
+                               .extra = options_.starter_options,
+                               .command = words,
+                               .is_root = ::geteuid() == 0};
+    write_file_atomically(hosts_file, hosts_text(options_.starter, request));
+    return start_command(options_.starter, request);
+  }
+
+  RunEnd run_once() {
+    const auto words = command();
+    log_info("[launch] {}", shell_line(words));
+    Attempt attempt(words, facts_.run_dir, facts_.watchdog_s);
+    first_step_ = last_step(facts_.run_dir);
+    while (true) {
+      if (auto end = attempt.look()) return *end;
+      if (const auto signal = signals_.wait(0.05)) on_signal(*signal, attempt);
+      if (attempt.is_stuck()) {
+        log_error("[launch] no sign of life for {:.0f} s (watchdog_s {} and some): the run is ended", patience_s(facts_.watchdog_s), facts_.watchdog_s);
+        attempt.note_stuck();
+        attempt.end_now();
+      }
+    }
+  }
+
+  void on_signal(int signal, Attempt& attempt) {
+    if (stop_signal_ || facts_.save_signals.empty()) {
+      second_signal_ = signal;
+      log_warning("[launch] signal {}: the run is ended at once{}", signal, stop_signal_ ? "" : " (no signal of fault_tolerance.save_on_signal makes it save)");
+      attempt.end_now();
+      return;
+    }
+    stop_signal_ = signal;
+    // Not the one we got, if there is another: a batch system may have sent that to the ranks as well, and the second of a kind ends them at once.
+    const auto other = std::find_if(facts_.save_signals.begin(), facts_.save_signals.end(), [&](int number) { return number != signal; });
+    const int number = other != facts_.save_signals.end() ? *other : facts_.save_signals.front();
+    const Index reached = signal_nodes(options_.agent, names_of(policy_->active()), mark_, number, kCallLimit_s);
+    log_info("[launch] signal {}: {} processes have been asked to save and end; a second signal ends them at once", signal, reached);
+    if (reached == 0) attempt.end_now();  // it has not begun
+  }
+
+  /// The end, if a signal asked for it.
+  [[nodiscard]] std::optional<LaunchEnd> after_stop(const RunEnd& end) const {
+    if (second_signal_) return LaunchEnd{.signal = second_signal_};
+    if (!stop_signal_) return std::nullopt;
+    const Diagnosis d = diagnose(end, used_nodes(), policy_->world().ranks_per_node);
+    if (end.code == 0 || end.code == static_cast<int>(ExitCode::kStoppedBySignal)) {
+      log_info("[launch] {}", end.code == 0 ? "the run is done" : "the run has saved and stopped as asked; the same command goes on from there");
+      return LaunchEnd{.code = static_cast<ExitCode>(end.code)};
+    }
+    if (end.last_step <= first_step_) {
+      log_info("[launch] stopped before another step was done; nothing is lost");
+      return LaunchEnd{.code = ExitCode::kStoppedBySignal};
+    }
+    log_error("[launch] asked to stop, the run ended without saving: {}; the last checkpoint is intact", d.text);
+    return LaunchEnd{.code = d.code};
+  }
+
+  [[nodiscard]] std::vector<UsedNode> used_nodes() const {
+    std::vector<UsedNode> nodes;
+    for (const Host& host : policy_->active()) {
+      const auto known = own_names_.find(host.name);
+      nodes.push_back({host.name, known != own_names_.end() ? known->second : host.name});
+    }
+    return nodes;
+  }
+
+  void clean() const {
+    for (const std::string& line : clean_nodes(options_.agent, names_of(policy_->active()), mark_, kCallLimit_s)) log_warning("[launch] {}", line);
+  }
+
+  Decision decide(const RunEnd& end) {
+    const Diagnosis d = diagnose(end, used_nodes(), policy_->world().ranks_per_node);
+    const bool is_good = d.code == ExitCode::kDone || d.code == ExitCode::kStoppedBySignal;
+    if (end.code != 0 && !is_good) log_error("[launch] the run failed (exit code {}): {}", end.code, d.text);
+    std::map<std::string, std::string> unfit;
+    if (!is_good && d.code != ExitCode::kConfig && d.code != ExitCode::kData && d.code != ExitCode::kCheckpoint) {
+      std::vector<Host> all = policy_->active();
+      all.insert(all.end(), policy_->spares().begin(), policy_->spares().end());
+      unfit = examine(all);
+    }
+    const std::vector<std::string> before = names_of(policy_->active());
+    const Decision decision = policy_->after(d, unfit, clock_.seconds());
+    for (std::size_t i = 0; i < decision.lines.size(); ++i) {
+      const bool is_last_word = decision.is_over && i + 1 == decision.lines.size() && !is_good;
+      if (is_last_word) log_error("[launch] {}", decision.lines[i]);
+      else log_info("[launch] {}", decision.lines[i]);
+    }
+    for (const auto& [from, to] : decision.replaced)
+      append_event(facts_.run_dir, {.step = d.step, .rank = d.rank, .host = from, .kind = kReplacedKind, .message = fmt::format("{} takes its place", to)},
+                   {from, to});
+    if (!decision.is_over)
+      append_event(facts_.run_dir, {.step = d.step, .rank = d.rank, .host = d.blamed.empty() ? "" : d.blamed.front(), .kind = kRestartKind, .message = d.text},
+                   names_of(policy_->active()));
+    return decision;
+  }
+
+  const RunFacts& facts_;
+  LaunchOptions options_;
+  SignalQueue& signals_;
+  std::string mark_;
+  fs::file_time_type started_;
+  Timer clock_;
+  std::optional<Policy> policy_;
+  std::map<std::string, std::string> own_names_;
+  std::optional<int> stop_signal_, second_signal_;
+  Index first_step_ = 0;  ///< in metrics.jsonl before the start that runs
+};
+
+}  // namespace
+
+LaunchEnd supervise(const RunFacts& facts, LaunchOptions options) {
+  SignalQueue signals;
+  const fs::path folder = facts.run_dir;
+  make_folders(folder);
+  const auto lock = FolderLock::take(folder / "launch.lock");
+  if (!lock) throw ConfigError(fmt::format("[launch] another optimus launch works in {}; wait for its end or give another run.dir", folder.string()));
+  add_log_file((folder / "launch.log").string());
+  return Supervisor(facts, std::move(options), signals).run();
+}
+
+}  // namespace optimus::launch
