@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <iterator>
+#include <regex>
 
 namespace optimus::launch {
 namespace {
@@ -20,6 +23,20 @@ std::string node_of(const std::string& name, Index rank, const std::vector<UsedN
   const Index at = rank >= 0 ? rank / ranks_per_node : -1;
   if (at >= 0 && at < static_cast<Index>(nodes.size())) return nodes[static_cast<std::size_t>(at)].host;
   return first != nodes.end() ? first->host : "";
+}
+
+/// The rank that a message accuses: what rank 0 writes about another's error, or about one that it waited for in vain, has its own name on it.
+Index accused_rank(const Failure& failure) {
+  static const std::regex first_word(R"(^rank (\d+): )"), silent(R"(nothing (?:came from|is taken by) rank (\d+))");
+  std::smatch match;
+  const bool is_found = std::regex_search(failure.message, match, first_word) || (failure.kind == "lost" && std::regex_search(failure.message, match, silent));
+  return is_found ? std::strtoll(match[1].str().c_str(), nullptr, 10) : failure.rank;
+}
+
+/// The line that names the cause: a rank that was stuck knows it better than those that waited for it.
+const Failure& cause_among(const std::vector<Failure>& failures) {
+  const auto stuck = std::find_if(failures.begin(), failures.end(), [](const Failure& f) { return f.kind == "hang"; });
+  return failures.front().kind == "lost" && stuck != failures.end() ? *stuck : failures.front();
 }
 
 bool is_number(const Failure& failure) { return failure.kind == "nan" || failure.kind == "inf"; }
@@ -59,14 +76,15 @@ Diagnosis diagnose(const RunEnd& end, const std::vector<UsedNode>& nodes, Index 
     else if (d.rank >= 0) d.text = fmt::format("rank {} on {} was ended by signal {} in step {}", d.rank, host, end.report.signal, d.step);
     else d.text = fmt::format("a rank on {} was ended in step {}", host, d.step);
   } else if (!failures.empty()) {
-    const Failure& first = failures.front();
+    const Failure& first = cause_among(failures);
     d.kind = first.kind;
     d.step = first.step;
-    d.rank = first.rank;
+    d.rank = accused_rank(first);
+    blame(d, where(d.rank == first.rank ? first.host : "", d.rank));
     for (const Failure& failure : failures)
-      if (&failure == &first || (is_number(first) && is_number(failure) && failure.step == first.step)) blame(d, where(failure.host, failure.rank));
-    d.text =
-        fmt::format("{} on rank {} ({}) in step {}: {}", first.kind, first.rank, d.blamed.empty() ? first.host : d.blamed.front(), first.step, first.message);
+      if (is_number(first) && is_number(failure) && failure.step == first.step) blame(d, where(failure.host, failure.rank));
+    const std::string host = d.blamed.empty() ? first.host : d.blamed.front();
+    d.text = fmt::format("{} on rank {} ({}) in step {}: {}", first.kind, d.rank, host, first.step, first.message);
   } else {
     d.text = fmt::format("it ended in step {} and left no word about the cause", d.step);
   }

@@ -34,8 +34,8 @@ struct Diagnosis {
 
 /// `nodes` in the order in which ranks fill them, `ranks_per_node` each.
 ///
-/// A rank that the starter saw killed is the cause, whatever the others then missed; otherwise the first line in failures.jsonl is, with every other rank
-/// of that step that had NaN or Inf itself. A line about a checkpoint that was not written is none.
+/// A rank that the starter saw killed is the cause, whatever the others then missed; otherwise the first line in failures.jsonl is, but for a rank that says
+/// itself that it was stuck, and with every other rank of that step that had NaN or Inf itself. A line about a checkpoint that was not written is none.
 [[nodiscard]] Diagnosis diagnose(const RunEnd& end, const std::vector<UsedNode>& nodes, Index ranks_per_node);
 
 }  // namespace optimus::launch

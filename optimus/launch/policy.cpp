@@ -53,8 +53,8 @@ Decision Policy::after(const Diagnosis& d, const std::map<std::string, std::stri
   furthest_step_ = std::max(furthest_step_, d.step);
   budget_.use(now_s);
   decision.delay_s = backoff_s(consecutive_, options_.first_delay_s, options_.longest_delay_s);
-  decision.lines.push_back(fmt::format("restart {} of at most {} in {:.0f} s, on {} nodes with {} ranks", budget_.used(), options_.max_restarts,
-                                       decision.delay_s, world_.nodes, world_.ranks()));
+  decision.lines.push_back(fmt::format("restart {} of at most {} in {:.0f} s: {} ranks on {} node{}", budget_.used(), options_.max_restarts, decision.delay_s,
+                                       world_.ranks(), world_.nodes, world_.nodes == 1 ? "" : "s"));
   return decision;
 }
 
