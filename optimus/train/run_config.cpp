@@ -61,16 +61,29 @@ void check_batch(const RunConfig& c, Index ranks, Problems& problems) {
   }
 }
 
+/// What every layer is cut into, against the ranks that share it.
+void check_tensor_parallel(const RunConfig& c, Problems& problems) {
+  const Index tp = c.parallel.tp, kv_heads = c.shape.num_key_value_heads;
+  for (const auto& [name, size] : {std::pair{"num_attention_heads", c.shape.num_attention_heads}, std::pair{"intermediate_size", c.shape.intermediate_size}}) {
+    if (size % tp != 0) problems.add("parallel.tp", fmt::format("{} {} cannot be divided over {} ranks", name, size, tp));
+  }
+  if (kv_heads % tp != 0 && tp % kv_heads != 0) {
+    problems.add("parallel.tp", fmt::format("num_key_value_heads {} can neither be divided over {} ranks nor held by equally many of them each", kv_heads, tp));
+  }
+  if (c.shape.vocab_size < tp) problems.add("parallel.tp", fmt::format("vocab_size {} has nothing for some of {} ranks", c.shape.vocab_size, tp));
+  if (tp > 1 && c.parallel.sequence_parallel && c.data.sequence_length % tp != 0) {
+    problems.add("parallel.sequence_parallel",
+                 fmt::format("sequence_length {} cannot be divided over {} ranks; make it a multiple, or set this to false", c.data.sequence_length, tp));
+  }
+}
+
 /// The model's sizes against the layout's.
 void check_division(const RunConfig& c, Problems& problems) {
   const ParallelConfig& p = c.parallel;
   if (c.shape.is_moe && c.shape.num_experts % p.ep != 0)
     problems.add("parallel.ep", fmt::format("num_experts {} cannot be divided over {} ranks", c.shape.num_experts, p.ep));
   if (!c.shape.is_moe && p.ep > 1) problems.add("parallel.ep", fmt::format("{} expert-parallel ranks, but the model is dense", p.ep));
-  for (const auto& [name, size] : {std::pair{"num_attention_heads", c.shape.num_attention_heads}, std::pair{"num_key_value_heads", c.shape.num_key_value_heads},
-                                   std::pair{"intermediate_size", c.shape.intermediate_size}, std::pair{"vocab_size", c.shape.vocab_size}}) {
-    if (size % p.tp != 0) problems.add("parallel.tp", fmt::format("{} {} cannot be divided over {} ranks", name, size, p.tp));
-  }
+  check_tensor_parallel(c, problems);
   Index chunks = 0;
   if (__builtin_mul_overflow(p.pp, p.virtual_stages, &chunks)) chunks = std::numeric_limits<Index>::max();
   if (chunks > c.shape.num_hidden_layers) {

@@ -73,6 +73,22 @@ TEST(RunConfig, NamesEveryReasonWhyALayoutCannotBe) {
   EXPECT_HAS(problems_of({"parallel.tp=8", "batch.micro_batch=0"}, 6, false), "batch.micro_batch");
 }
 
+TEST(RunConfig, NamesWhatTensorParallelRanksCannotShare) {
+  EXPECT_HAS(problems_of({"parallel.tp=2", "data.sequence_length=15"}, 2, false),
+             "parallel.sequence_parallel: sequence_length 15 cannot be divided over 2 ranks");
+  EXPECT_EQ(problems_of({"parallel.tp=2", "data.sequence_length=15", "parallel.sequence_parallel=false"}, 2, false), "");
+  EXPECT_EQ(problems_of({"data.sequence_length=15"}, 1, false), "") << "one rank has all rows";
+  const auto on_four_ranks = [&](std::vector<std::string> overrides) {
+    overrides.insert(overrides.end(), {"model.hidden_size=48", "model.num_attention_heads=12", "parallel.tp=4"});
+    return problems_of(overrides, 4, false);
+  };
+  EXPECT_HAS(on_four_ranks({"model.num_key_value_heads=6"}), "num_key_value_heads 6 can neither be divided over 4 ranks");
+  for (const char* fits : {"1", "2", "4", "12"}) EXPECT_EQ(on_four_ranks({std::string("model.num_key_value_heads=") + fits}), "");
+  EXPECT_EQ(on_four_ranks({"model.vocab_size=61"}), "") << "the parts may differ by a row";
+  EXPECT_HAS(on_four_ranks({"model.vocab_size=3"}), "vocab_size 3 has nothing for some of 4 ranks");
+  EXPECT_HAS(on_four_ranks({"model.intermediate_size=18"}), "intermediate_size 18 cannot be divided over 4 ranks");
+}
+
 TEST(RunConfig, RefusesWhatItCannotRunYetButPlansIt) {
   for (const char* axis : {"tp", "ep", "pp"}) {
     const std::string setting = std::string("parallel.") + axis + "=2";
