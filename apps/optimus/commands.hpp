@@ -20,6 +20,7 @@ void add_dataset_command(CLI::App& app, Action& action);
 void add_pretrain_command(CLI::App& app, Action& action);
 void add_launch_command(CLI::App& app, Action& action);
 void add_launch_node_command(CLI::App& app, Action& action);
+void add_plan_command(CLI::App& app, Action& action);
 void add_checkpoint_command(CLI::App& app, Action& action);
 void add_convert_command(CLI::App& app, Action& action);
 void add_eval_command(CLI::App& app, Action& action);

@@ -23,6 +23,7 @@ void add_commands(CLI::App& app, Action& action) {
   add_pretrain_command(app, action);
   add_launch_command(app, action);
   add_launch_node_command(app, action);
+  add_plan_command(app, action);
   add_eval_command(app, action);
   add_generate_command(app, action);
   add_loss_command(app, action);

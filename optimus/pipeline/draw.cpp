@@ -9,18 +9,18 @@ namespace optimus::pipeline {
 namespace {
 
 constexpr Index kFewestColumns = 40;
-constexpr double kMostBlocks = 20;
+constexpr double kWidestAction = 40;
 
-/// Columns a unit of time, so that every label and a space fit, within `most` columns in all.
-double columns_per_time(const Schedule& s, const Simulation& simulation, double most) {
-  double scale = 0;
+/// Columns a unit of time, so that every label and a space fit, unless that would make the longest action too wide.
+double columns_per_time(const Schedule& s, const Simulation& simulation) {
+  double scale = 0, longest = 0;
   for (std::size_t stage = 0; stage < s.actions.size(); ++stage)
     for (std::size_t i = 0; i < s.actions[stage].size(); ++i) {
-      const Span span = simulation.spans[stage][i];
-      if (span.end > span.start)
-        scale = std::max(scale, static_cast<double>(label(s.actions[stage][i], s.virtual_stages).size() + 1) / (span.end - span.start));
+      const double length = simulation.spans[stage][i].end - simulation.spans[stage][i].start;
+      longest = std::max(longest, length);
+      if (length > 0) scale = std::max(scale, static_cast<double>(label(s.actions[stage][i], s.virtual_stages).size() + 1) / length);
     }
-  return std::min(scale, most / simulation.total);
+  return std::min(scale, kWidestAction / longest);
 }
 
 std::string stage_line(const Schedule& s, const Simulation& simulation, std::size_t stage, double scale) {
@@ -45,7 +45,7 @@ std::string draw(const Schedule& s, const StageTimes& times, Index columns) {
   const Simulation simulation = simulate(s, times);
   const std::size_t name_width = fmt::format("stage {}  ", s.stages - 1).size();
   const std::size_t width = static_cast<std::size_t>(std::max(columns, kFewestColumns)) - name_width;
-  const double scale = columns_per_time(s, simulation, kMostBlocks * static_cast<double>(width));
+  const double scale = columns_per_time(s, simulation);
   std::vector<std::string> lines;
   for (std::size_t stage = 0; stage < s.actions.size(); ++stage) lines.push_back(stage_line(s, simulation, stage, scale));
   std::string text;

@@ -11,8 +11,8 @@ namespace optimus::pipeline {
 ///
 ///   stage 0  F0 F1 ...B0--- ...
 ///
-/// An action is as wide as it is long, beginning with its label(). Columns are at most as fine as the shortest label needs; where times differ so much that the
-/// picture would have more than some twenty blocks, short actions lose the end of their labels.
+/// An action is as wide as it is long, beginning with its label(). Columns are as fine as labels need; where times differ so much that the longest action
+/// would be wider than 40 columns, short ones lose the end of their labels.
 [[nodiscard]] std::string draw(const Schedule& schedule, const StageTimes& times, Index columns = 110);
 
 }  // namespace optimus::pipeline
