@@ -174,7 +174,7 @@ void add_plan_command(CLI::App& app, Action& action) {
       ->needs(schedule);
   command->add_flag("--json", a->is_json, "Print one JSON object");
   command->callback([&action, a] {
-    action = [a] { return run_on_ranks([a](const Ranks& ranks) { return ranks.world.rank() == 0 ? plan(*a, ranks.world.size()) : ExitCode::kDone; }); };
+    action = [a] { return run_on_ranks("plan", [a](const Ranks& ranks) { return ranks.world.rank() == 0 ? plan(*a, ranks.world.size()) : ExitCode::kDone; }); };
   });
 }
 
