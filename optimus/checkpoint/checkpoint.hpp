@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "optimus/checkpoint/checkpoint_info.hpp"
+#include "optimus/checkpoint/hugging_face.hpp"
 #include "optimus/checkpoint/store.hpp"
 #include "optimus/comm/communicator.hpp"
 #include "optimus/tensor/chunk.hpp"
@@ -33,6 +34,12 @@ void write_checkpoint(Communicator& world, const std::filesystem::path& folder, 
 /// Collective: over `world`.
 /// Errors:   CheckpointError, on all ranks the same, naming every missing, short or altered file or tensor and every tensor of another shape or type.
 CheckpointInfo read_checkpoint(Communicator& world, const std::filesystem::path& folder, std::span<const Chunk> chunks);
+
+/// The weights of a checkpoint, for one rank or another to read. Verified as by read_checkpoint; the files are opened where the reader is first used.
+///
+/// Collective: over `world`; calls of the reader are not.
+/// Errors:   as read_checkpoint.
+[[nodiscard]] WeightReader open_checkpoint_weights(Communicator& world, const std::filesystem::path& folder, const std::vector<ParamSpec>& specs);
 
 /// The manifest alone.  Errors: CheckpointError.
 [[nodiscard]] CheckpointInfo inspect_checkpoint(const std::filesystem::path& folder);

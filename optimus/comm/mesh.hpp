@@ -20,6 +20,7 @@ struct ParallelConfig {
   std::string optimizer_sharding = "epso";
   bool overlap = true;
   std::string two_level = "auto";
+  Index bucket_elements = Index{1} << 25;
 };
 
 template <class Visitor> void describe(Visitor& v, ParallelConfig& c) {
@@ -38,6 +39,9 @@ template <class Visitor> void describe(Visitor& v, ParallelConfig& c) {
   v.choice("two_level", c.two_level, {"auto", "on", "off"},
            "Gradients and weights travel inside each node first, then between nodes; auto: where several nodes take part and one has several ranks. The "
            "results are the same to rounding.");
+  v.field("bucket_elements", c.bucket_elements,
+          "Parameters whose gradients are summed, and whose weights are gathered, in one transfer. A model much smaller than this has nothing to overlap.",
+          at_least(1));
 }
 
 /// What can be said without knowing the world: stages and layers per stage.

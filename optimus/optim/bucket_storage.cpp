@@ -17,7 +17,7 @@ View allocate_zeros(std::vector<Buffer>& memory, DType dtype, Index elements) {
 }  // namespace
 
 BucketStorage::BucketStorage(Bucket b, const BucketFormat& format) : bucket(std::move(b)) {
-  const Index shard_elements = bucket.shard_elements(), begin = bucket.shard_begin();
+  const Index shard_elements = bucket.shard_elements(), begin = bucket.shard * shard_elements;
   weights = allocate_zeros(memory_, format.weights, bucket.elements);
   gradients = allocate_zeros(memory_, format.gradients, bucket.elements);
   weight_shard = weights.rows(begin, begin + shard_elements);

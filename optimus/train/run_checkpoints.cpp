@@ -54,15 +54,25 @@ void RunCheckpoints::check_model(const CheckpointInfo& info) const {
                                     info.folder.string(), model_differences(stored, config_.shape)));
 }
 
-TrainingPosition RunCheckpoints::load(const CheckpointInfo& found) {
-  check_model(found);
-  std::vector<Chunk> chunks = train_step_.optimizer().state_chunks();
+/// What `find` says on rank 0, once its model has been checked; the others open nothing. Collective.
+template <class Find> RunCheckpoints::Found RunCheckpoints::find(Find&& find) const {
+  CheckpointInfo info;
+  agree(world_, [&] {
+    if (world_.rank() == 0) check_model(info = find());
+  });
+  return {.folder = broadcast_text(world_, info.folder.string(), 0), .weights_dtype = broadcast_text(world_, info.weights_dtype, 0)};
+}
+
+TrainingPosition RunCheckpoints::load(const Found& found) {
+  ShardedOptimizer& optimizer = train_step_.optimizer();
+  std::vector<Chunk> chunks = optimizer.owned_state_chunks();
   const bool is_same_type = found.weights_dtype == dtype_of_weights(config_);
   // Weights of another type are rounded anew from the masters.
   if (!is_same_type) std::erase_if(chunks, [](const Chunk& chunk) { return chunk.name.starts_with("model."); });
   const CheckpointInfo info = read_checkpoint(world_, found.folder, chunks);
-  train_step_.optimizer().set_adam_step(info.position.adam_step);
-  train_step_.optimizer().publish_weights(!is_same_type);
+  optimizer.share_states();
+  optimizer.set_adam_step(info.position.adam_step);
+  optimizer.publish_weights(!is_same_type);
   if (world_.rank() == 0) log_info("resumed from {} at step {}", found.folder.string(), info.position.step);
   return info.position;
 }
@@ -76,22 +86,20 @@ std::optional<TrainingPosition> RunCheckpoints::resume() {
     return std::nullopt;
   }
   if (config_.run.resume != "auto") {
-    CheckpointInfo info;
-    agree(world_, [&] {
-      info = find_checkpoint(config_.run.resume);
+    return load(find([&] {
+      CheckpointInfo info = find_checkpoint(config_.run.resume);
       if (!info.is_full_state)
         throw CheckpointError(fmt::format("[checkpoint] {} has weights only and cannot be resumed; start from it with run.init_from", info.folder.string()));
-    });
-    return load(info);
+      return info;
+    }));
   }
   std::string damaged;
   for (const auto& folder : agreed_candidates(world_, store_, damaged)) {
-    CheckpointInfo info;
-    agree(world_, [&] { check_model(info = inspect_checkpoint(folder)); });
+    const Found found = find([&] { return inspect_checkpoint(folder); });
     if (!damaged.empty() && world_.rank() == 0)
       log_warning("[checkpoint] some of {} cannot be used, going on from {}:{}", config_.run.dir, folder.string(), damaged);
     try {
-      return load(info);
+      return load(found);
     } catch (const CheckpointError& error) {  // the same on all ranks
       damaged += fmt::format("\n  {}", error.what());
     }
@@ -101,22 +109,30 @@ std::optional<TrainingPosition> RunCheckpoints::resume() {
   return std::nullopt;
 }
 
+bool RunCheckpoints::is_hugging_face(const std::filesystem::path& folder) const {
+  bool has_config = false;
+  agree(world_, [&] {
+    if (world_.rank() != 0) return;
+    has_config = std::filesystem::exists(folder / "config.json");
+    // Shapes are checked by name; what no shape shows (angles, clipping, K, …) may differ on purpose, but not unsaid.
+    if (has_config && read_hf_config(folder / "config.json") != config_.shape)
+      log_warning("[model] {} describes another model than [model] does; its weights are used as they are", (folder / "config.json").string());
+  });
+  return broadcast_text(world_, has_config ? "yes" : "no", 0) == "yes";
+}
+
 void RunCheckpoints::load_starting_weights(const std::filesystem::path& folder) {
   ShardedOptimizer& optimizer = train_step_.optimizer();
-  if (std::filesystem::exists(folder / "config.json")) {
+  const std::vector<ParamSpec> specs = parameter_specs(config_.shape);
+  if (is_hugging_face(folder)) {
     std::unique_ptr<HfWeights> weights;
-    agree(world_, [&] {
-      // Shapes are checked by name; what no shape shows (angles, clipping, K, …) may differ on purpose, but not unsaid.
-      if (world_.rank() == 0 && read_hf_config(folder / "config.json") != config_.shape)
-        log_warning("[model] {} describes another model than [model] does; its weights are used as they are", (folder / "config.json").string());
+    optimizer.initialize_from_reader([&](const ParamSpec& spec, const Box& box, Index flat_begin, View out) {
+      if (!weights) weights = std::make_unique<HfWeights>(folder, specs, config_.shape.tie_word_embeddings);  // opened where something is read
+      weights->read(spec, box, flat_begin, out);
     });
-    agree(world_, [&] { weights = std::make_unique<HfWeights>(folder, train_step_.specs(), config_.shape.tie_word_embeddings); });
-    optimizer.initialize([&](const ParamSpec& spec, const Box& box, Index flat_begin, View out) { weights->read(spec, box, flat_begin, out); });
   } else {
-    CheckpointInfo info;
-    agree(world_, [&] { check_model(info = find_checkpoint(folder)); });
-    (void)read_checkpoint(world_, info.folder, optimizer.starting_weight_chunks());
-    optimizer.publish_weights(true);
+    const Found found = find([&] { return find_checkpoint(folder); });
+    optimizer.initialize_from_reader(open_checkpoint_weights(world_, found.folder, specs));
   }
   if (world_.rank() == 0) log_info("starting weights from {}", folder.string());
 }

@@ -34,8 +34,15 @@ class RunCheckpoints {
   [[nodiscard]] static Index buffer_bytes(const RunConfig& config, const ShardedOptimizer::Bytes& bytes);
 
  private:
+  /// A checkpoint as rank 0 found it.
+  struct Found {
+    std::filesystem::path folder;
+    std::string weights_dtype;
+  };
+  template <class Find> [[nodiscard]] Found find(Find&& find) const;
   [[nodiscard]] std::optional<TrainingPosition> resume();
-  [[nodiscard]] TrainingPosition load(const CheckpointInfo& info);
+  [[nodiscard]] TrainingPosition load(const Found& found);
+  [[nodiscard]] bool is_hugging_face(const std::filesystem::path& folder) const;
   void load_starting_weights(const std::filesystem::path& folder);
   void check_model(const CheckpointInfo& info) const;
   [[nodiscard]] CheckpointInfo describe_state(const TrainingPosition& position, bool is_full_state) const;

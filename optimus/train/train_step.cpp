@@ -144,6 +144,7 @@ StepOutcome TrainStep::run(const Batch& batch, const StepSettings& settings, con
   }
   const PhaseTimer timer(seconds, Phase::kUpdate);
   outcome.update = optimizer_->update(settings.lr, settings.may_clip);
+  optimizer_->wait_weights();
   return outcome;
 }
 

@@ -15,17 +15,14 @@ ShardedOptimizer::Options options(const std::string& name, const std::string& sh
   o.precision.weights = weights;
   o.parallel.optimizer_sharding = sharding;
   o.parallel.ep = ep;
-  o.bucket_elements = 200;  // several buckets
+  o.parallel.bucket_elements = 200;  // several buckets
   return o;
 }
 
 std::vector<float> weights_after(const ShardedOptimizer::Options& o, Index steps) {
   Fixture f(odd_specs(), o);
   for (Index step = 1; step <= steps; ++step) (void)f.step(step, 0.01);
-  std::vector<float> all;
-  for (std::size_t s = 0; s < f.specs.size(); ++s)
-    for (Index i = 0; i < f.optimizer.weights()[s].count(); ++i) all.push_back(f.weight(s, i));
-  return all;
+  return f.all_weights();
 }
 
 TEST(ShardedOptimizer, MatchesATextbookOptimizerInDouble) {
@@ -78,7 +75,8 @@ TEST(GradientNorm, CountsEveryElementOnceWhoeverHoldsIt) {
       const Index copies_of_experts = f.mesh.dp();
       f.optimizer.gradients()[0].as<float>()[0] = 1.0F / static_cast<float>(world);
       const View experts = f.optimizer.gradients()[1];
-      for (Index e = 0; e < experts.count(); ++e) experts.as<float>()[e] = 2.0F * static_cast<float>(f.base(1) + e + 1) / static_cast<float>(copies_of_experts);
+      for (Index e = 0; e < experts.count(); ++e)
+        experts.as<float>()[e] = 2.0F * static_cast<float>(f.global(1, e) + 1) / static_cast<float>(copies_of_experts);
       f.optimizer.reduce_gradients();
       const UpdateResult result = f.optimizer.update(0.1, true);
       EXPECT_NEAR(result.grad_norm, 11.0, 1e-6) << sharding << " ep " << ep;
@@ -140,6 +138,7 @@ TEST(ShardedOptimizer, WithoutEpsWeightsWithoutGradientStay) {
     ops::fill_zero(*f.backend, f.optimizer.gradients()[0]);
     f.optimizer.reduce_gradients();
     (void)f.optimizer.update(0.01, true);
+    f.optimizer.wait_weights();
     EXPECT_EQ(f.weight(0, 0), untouched) << sharding;
     EXPECT_NEAR(std::abs(f.weight(4, 3) - moved), 0.01, 1e-6) << sharding;  // the first step of AdamW: the sign of the gradient
   }
