@@ -22,6 +22,19 @@ void Batch::read(const Sampler& sampler, Index begin, Index rows) {
   split();
 }
 
+void Batch::pad(Index rows) {
+  const auto width = static_cast<std::size_t>(sequence_length_);
+  OPTIMUS_CHECK(rows >= rows_ && static_cast<std::size_t>(rows) * width <= inputs_.size(), "no more rows than planned");
+  std::fill(inputs_.begin() + static_cast<std::ptrdiff_t>(rows_ * sequence_length_), inputs_.begin() + static_cast<std::ptrdiff_t>(rows * sequence_length_), 0);
+  std::fill(labels_.begin() + static_cast<std::ptrdiff_t>(rows_ * sequence_length_), labels_.begin() + static_cast<std::ptrdiff_t>(rows * sequence_length_),
+            ops::kIgnoredLabel);
+  rows_ = rows;
+}
+
+std::function<MicroBatch(Index)> Batch::micro_batches(Index size) const {
+  return [this, size](Index m) { return rows(m * size, (m + 1) * size); };
+}
+
 void Batch::set(std::span<const std::int32_t> ids) {
   OPTIMUS_CHECK(ids.size() <= ids_.size() && ids.size() % static_cast<std::size_t>(sequence_length_ + 1) == 0, "a batch of whole rows, not more than planned");
   rows_ = static_cast<Index>(ids.size()) / (sequence_length_ + 1);

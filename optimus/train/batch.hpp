@@ -2,6 +2,7 @@
 // The rows of a global batch that one rank computes.
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -19,6 +20,8 @@ class Batch {
   /// Reads positions [begin, begin + rows) of the endless order, rows <= the number given at construction.
   /// Errors: DataError naming file and place for an id outside the vocabulary.
   void read(const Sampler& sampler, Index begin, Index rows);
+  /// Appends rows without labels until there are `rows`: for ranks that have to compute with others but have nothing left.
+  void pad(Index rows);
   /// Ids given by the caller, [rows, S+1].
   void set(std::span<const std::int32_t> ids);
 
@@ -28,6 +31,8 @@ class Batch {
   [[nodiscard]] Index valid_labels() const { return valid_labels_; }
   /// Rows [begin, end) of these.
   [[nodiscard]] MicroBatch rows(Index begin, Index end) const;
+  /// These rows in micro-batches of `size`: which micro-batch → its rows. For as long as this batch is not read anew.
+  [[nodiscard]] std::function<MicroBatch(Index)> micro_batches(Index size) const;
   /// The ids as read, [rows, S+1].
   [[nodiscard]] std::span<const std::int32_t> ids() const { return std::span(ids_).first(static_cast<std::size_t>(rows_ * (sequence_length_ + 1))); }
   /// Bytes kept.

@@ -18,8 +18,6 @@ struct DryRun {
     [[nodiscard]] Index sum() const { return weights + gradients + master + moments + activations + buffers + program; }
   };
   Bytes bytes_per_rank;
-  /// Activations of layouts that are planned before they can be computed: a rank's layers, times the micro-batches its pipeline schedule keeps, divided by tp.
-  bool is_estimate = false;
 };
 
 [[nodiscard]] DryRun plan_run(const RunConfig& config, Index world);

@@ -98,17 +98,6 @@ void check_division(const RunConfig& c, Problems& problems) {
   }
 }
 
-/// Layouts that can be planned but not computed by this version.
-void check_supported(const RunConfig& c, Problems& problems) {
-  const ParallelConfig& p = c.parallel;
-  for (const auto& [name, size] : {std::pair{"tp", p.tp}, std::pair{"ep", p.ep}, std::pair{"pp", p.pp}, std::pair{"virtual_stages", p.virtual_stages}}) {
-    if (size > 1)
-      problems.add(std::string("parallel.") + name,
-                   fmt::format("{} is not supported yet: training runs data-parallel; set it to 1 (--dry-run can plan with it)", size));
-  }
-  if (p.pipeline_schedule == "zero_bubble") problems.add("parallel.pipeline_schedule", "zero_bubble is not supported yet; use 1f1b");
-}
-
 /// Gradients are sums of products in the type of the weights: fp32 ones are never rounded on the way.
 void check_precision(const RunConfig& c, Problems& problems) {
   if (c.precision.weights == "fp32" && c.precision.gradients != "fp32")
@@ -145,7 +134,6 @@ RunConfig load(ConfigSource source, const RunWorld& world) {
     check_run(c, problems);
     check_steps(c, s, problems);
     check_data(c, world.must_run && world.needs_data, problems);
-    if (world.must_run) check_supported(c, problems);
     check_precision(c, problems);
     check_signals(c, problems);
     check_batch(c, world.ranks, problems);

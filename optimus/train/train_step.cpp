@@ -6,8 +6,6 @@
 #include <array>
 #include <cmath>
 
-#include "optimus/comm/two_level/two_level.hpp"
-
 namespace optimus {
 namespace {
 
@@ -38,69 +36,44 @@ class PhaseTimer {
 
 }  // namespace
 
-RankGroups::RankGroups(Communicator& w, const Mesh& mesh, std::string_view two_level)
-    : world(w),
-      dp(make_reduction_group(w, mesh, Axis::kDp, two_level)),
-      dp_ep(make_reduction_group(w, mesh, Axis::kDpEp, two_level)),
-      ep(make_axis_group(w, mesh, Axis::kEp)) {}
-
-ReplicaGroups RankGroups::replica_groups() const { return {.dp = dp.get(), .dp_ep = dp_ep.get(), .world = &world, .ep = ep.get()}; }
-
-/// Of one rank's rows.
-struct TrainStep::Sums {
-  double lm_loss = 0, aux_loss = 0, z_loss = 0;
-};
-
 TrainStep::TrainStep(const RunConfig& config, const Mesh& mesh, RankGroups& groups, Backend& backend)
-    : config_(config), world_(groups.world), micro_batches_(config.batch.global_batch / config.batch.micro_batch), specs_(parameter_specs(config.shape)) {
+    : config_(config),
+      groups_(groups),
+      micro_batches_(config.batch.global_batch / config.batch.micro_batch),
+      speaks_for_model_(mesh.member_index(groups.world.rank(), Axis::kTp) == 0),
+      model_(std::make_unique<StageModel>(config, mesh, groups, backend)) {
   const ShardedOptimizer::Options options{.optimizer = config.optimizer, .precision = config.precision, .parallel = config.parallel};
-  optimizer_ = std::make_unique<ShardedOptimizer>(specs_, options, mesh, groups.world.rank(), groups.replica_groups(), backend);
-  TransformerOptions options_of_model = transformer_options(config);
-  // A single micro-batch is the global batch: its own counts are those of all.
-  if (micro_batches_ == 1 && config.moe.aux_loss_scope == "global_batch") options_of_model.moe.aux_loss_scope = "micro_batch";
-  transformer_ = std::make_unique<Transformer>(options_of_model, backend);
-  transformer_->bind(optimizer_->weights(), optimizer_->gradients());
-  const Index counts = config.shape.is_moe ? config.shape.num_hidden_layers * config.shape.num_experts : 0;
-  counts_LE_.resize(static_cast<std::size_t>(counts));
+  optimizer_ = std::make_unique<ShardedOptimizer>(model_->specs(), options, mesh, groups.world.rank(), groups.replica_groups(), backend);
+  model_->bind(optimizer_->weights(), optimizer_->gradients());
+  counts_LE_.resize(model_->expert_counts().size());
   if (config.moe.aux_loss_scope == "global_batch" && micro_batches_ > 1) global_counts_LE_.resize(counts_LE_.size());
 }
 
 TrainStep::~TrainStep() = default;
 
-template <class Action> void TrainStep::for_each_micro_batch(const Batch& batch, Action action) const {
-  for (Index row = 0; row < batch.rows(); row += config_.batch.micro_batch) action(batch.rows(row, std::min(row + config_.batch.micro_batch, batch.rows())));
-}
-
+/// This rank's share of the counts of the global batch.
 void TrainStep::add_expert_counts() {
-  const auto counts = transformer_->expert_counts();
-  for (std::size_t i = 0; i < counts.size(); ++i) counts_LE_[i] += counts[i];
+  const auto counts = model_->expert_counts();
+  if (speaks_for_model_) std::ranges::copy(counts, counts_LE_.begin());
+  else std::ranges::fill(counts_LE_, 0);
 }
 
 void TrainStep::count_experts_first(const Batch& batch) {
-  std::fill(counts_LE_.begin(), counts_LE_.end(), 0);
-  for_each_micro_batch(batch, [this](const MicroBatch& rows) {
-    (void)transformer_->forward(rows);
-    add_expert_counts();
-  });
+  model_->forward(batch.micro_batches(config_.batch.micro_batch), batch.rows() / config_.batch.micro_batch);
+  add_expert_counts();
   global_counts_LE_ = counts_LE_;
-  sum_over<Index>(world_, global_counts_LE_);
+  sum_over<Index>(groups_.world, global_counts_LE_);
 }
 
-TrainStep::Sums TrainStep::forward_backward(const Batch& batch, const LossScale& scale) {
-  const Transformer::GlobalCounts global{.counts_LE = global_counts_LE_, .rows = config_.batch.global_batch * batch.sequence_length()};
-  Sums sums;
-  std::fill(counts_LE_.begin(), counts_LE_.end(), 0);
-  for_each_micro_batch(batch, [&](const MicroBatch& rows) {
-    const MicroBatchResult result = transformer_->forward_backward(rows, scale, global);
-    sums.lm_loss += result.lm_loss_sum;
-    sums.aux_loss += result.aux_loss;
-    sums.z_loss += result.z_loss;
-    add_expert_counts();
-  });
+PassSums TrainStep::forward_backward(const Batch& batch, const LossScale& scale) {
+  const PassSums sums = model_->train({.micro_batch = batch.micro_batches(config_.batch.micro_batch),
+                                       .scale = scale,
+                                       .global_counts = {.counts_LE = global_counts_LE_, .rows = config_.batch.global_batch * batch.sequence_length()}});
+  add_expert_counts();
   return sums;
 }
 
-std::string TrainStep::find_problem(const Sums& sums) const {
+std::string TrainStep::find_problem(const PassSums& sums) const {
   const double loss = sums.lm_loss + sums.aux_loss + sums.z_loss;
   if (!std::isfinite(loss)) return fmt::format("{} loss", kind_of(loss));
   if (const auto gradient = optimizer_->find_nonfinite_gradient()) return fmt::format("{} gradient of {}", gradient->is_nan ? "nan" : "inf", gradient->name);
@@ -111,10 +84,10 @@ std::string TrainStep::find_problem(const Sums& sums) const {
 
 StepOutcome TrainStep::run(const Batch& batch, const StepSettings& settings, const StepHooks& hooks, PhaseSeconds& seconds) {
   StepOutcome outcome{.valid_labels = batch.valid_labels()};
-  Sums sums;
+  PassSums sums;
   {
     const PhaseTimer timer(seconds, Phase::kForwardBackward);
-    sum_over<Index>(world_, std::span(&outcome.valid_labels, 1));
+    sum_over<Index>(*groups_.dp_ep, std::span(&outcome.valid_labels, 1));
     call(hooks.before_forward);
     if (!global_counts_LE_.empty()) count_experts_first(batch);
     optimizer_->zero_gradients();
@@ -127,9 +100,10 @@ StepOutcome TrainStep::run(const Batch& batch, const StepSettings& settings, con
   {
     const PhaseTimer timer(seconds, Phase::kReduce);
     outcome.problem = find_problem(sums);
-    std::array<double, 5> all = {sums.lm_loss, sums.aux_loss, sums.z_loss, outcome.problem.empty() ? 0.0 : 1.0, settings.wants_to_stop ? 1.0 : 0.0};
-    sum_over<double>(world_, all);
-    sum_over<Index>(world_, counts_LE_);
+    const PassSums mine = speaks_for_model_ ? sums : PassSums{};
+    std::array<double, 5> all = {mine.lm_loss, mine.aux_loss, mine.z_loss, outcome.problem.empty() ? 0.0 : 1.0, settings.wants_to_stop ? 1.0 : 0.0};
+    sum_over<double>(groups_.world, all);
+    sum_over<Index>(groups_.world, counts_LE_);
     outcome.lm_loss = ratio(all[0], outcome.valid_labels);
     outcome.aux_loss = ratio(all[1], micro_batches_);
     outcome.z_loss = ratio(all[2], micro_batches_);

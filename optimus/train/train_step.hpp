@@ -12,19 +12,12 @@
 #include "optimus/comm/mesh.hpp"
 #include "optimus/optim/sharded_optimizer.hpp"
 #include "optimus/train/batch.hpp"
+#include "optimus/train/rank_groups.hpp"
 #include "optimus/train/run_config.hpp"
+#include "optimus/train/stage_model.hpp"
 #include "optimus/train/step_record.hpp"
 
 namespace optimus {
-
-/// The groups of one rank, made once from the world.
-struct RankGroups {
-  /// `two_level`: as parallel.two_level.
-  RankGroups(Communicator& world, const Mesh& mesh, std::string_view two_level);
-  [[nodiscard]] ReplicaGroups replica_groups() const;
-  Communicator& world;
-  std::unique_ptr<Communicator> dp, dp_ep, ep;
-};
 
 /// What the loop decides for a step.
 struct StepSettings {
@@ -58,26 +51,25 @@ class TrainStep {
   ~TrainStep();
 
   [[nodiscard]] ShardedOptimizer& optimizer() { return *optimizer_; }
-  [[nodiscard]] Transformer& transformer() { return *transformer_; }
-  [[nodiscard]] const std::vector<ParamSpec>& specs() const { return specs_; }
+  [[nodiscard]] StageModel& model() { return *model_; }
+  /// Parameters on this rank.
+  [[nodiscard]] const std::vector<ParamSpec>& specs() const { return model_->specs(); }
   [[nodiscard]] StepOutcome run(const Batch& batch, const StepSettings& settings, const StepHooks& hooks, PhaseSeconds& seconds);
   /// Rows that chose each expert in the last step, over the whole global batch: [layers * experts]; empty for a dense model.
   [[nodiscard]] const std::vector<Index>& expert_counts() const { return counts_LE_; }
 
  private:
-  struct Sums;
-  [[nodiscard]] Sums forward_backward(const Batch& batch, const LossScale& scale);
+  [[nodiscard]] PassSums forward_backward(const Batch& batch, const LossScale& scale);
   void count_experts_first(const Batch& batch);
   void add_expert_counts();
-  template <class Action> void for_each_micro_batch(const Batch& batch, Action action) const;
-  [[nodiscard]] std::string find_problem(const Sums& sums) const;
+  [[nodiscard]] std::string find_problem(const PassSums& sums) const;
 
   const RunConfig& config_;
-  Communicator& world_;
-  Index micro_batches_;  ///< of the global batch
-  std::vector<ParamSpec> specs_;
+  RankGroups& groups_;
+  Index micro_batches_;    ///< of the global batch
+  bool speaks_for_model_;  ///< whether this rank's sums count: TP peers have the same ones
+  std::unique_ptr<StageModel> model_;
   std::unique_ptr<ShardedOptimizer> optimizer_;
-  std::unique_ptr<Transformer> transformer_;
   std::vector<Index> counts_LE_, global_counts_LE_;
 };
 

@@ -170,8 +170,8 @@ struct Trainer::Impl {
                                 .wants_to_stop = SignalWatch::received() != 0 || stop.is_time_up()};
     StepHooks hooks;
     faults.arm(step, *train_step, hooks);
-    if (contains(config.debug.dump_gradients_steps, step)) hooks.after_reduce = [&] { dump_gradients(world, *train_step, config.run.dir, step); };
-    if (contains(config.debug.dump_logits_steps, step)) dump_logits(world, *train_step, *batch, config, step);
+    if (contains(config.debug.dump_gradients_steps, step)) hooks.after_reduce = [&] { dump_gradients(world, *train_step, config, step); };
+    if (contains(config.debug.dump_logits_steps, step)) dump_logits(world, mesh, *train_step, *batch, config, step);
     return train_step->run(*batch, settings, hooks, seconds);
   }
 
@@ -243,12 +243,12 @@ struct Trainer::Impl {
     }
     const Index first_sample = position.next_sample;
     advance(step);
-    if (config.debug.check_replicas) check_replicas(world, *train_step, mesh);
+    if (config.debug.check_replicas) check_replicas(world, mesh, *train_step);
     StepRecord record = describe(outcome, step, first_sample);
     if (validation && is_due(config.data.validation_interval, step)) {
       begin(step, "validation");
       timer.restart();
-      record.validation_loss = validation->loss(world, train_step->transformer());
+      record.validation_loss = validation->loss(world, mesh, train_step->model());
       seconds[static_cast<std::size_t>(Phase::kValidation)] = timer.seconds();
     }
     begin(step, "checkpoint");

@@ -29,15 +29,18 @@ Validation::Validation(const RunConfig& config, const DatasetInfo& training)
   }
 }
 
-double Validation::loss(Communicator& world, Transformer& transformer) {
-  const Index samples = sampler_.samples_per_epoch();
+double Validation::loss(Communicator& world, const Mesh& mesh, StageModel& model) {
+  const Index samples = sampler_.samples_per_epoch(), mine = mesh.data_index(world.rank()) * micro_batch_, stride = mesh.data_ranks() * micro_batch_;
   std::array<double, 2> sums = {0, 0};  // of -log p, of labels
-  for (Index begin = world.rank() * micro_batch_; begin < samples; begin += world.size() * micro_batch_) {
+  for (Index round = 0; round < samples; round += stride) {
+    const Index begin = std::min(round + mine, samples);
     batch_.read(sampler_, begin, std::min(micro_batch_, samples - begin));
-    const MicroBatchResult result = transformer.forward(batch_.rows(0, batch_.rows()));
-    sums[0] += result.lm_loss_sum;
-    sums[1] += static_cast<double>(result.valid_labels);
+    batch_.pad(micro_batch_);
+    const PassSums pass = model.forward(batch_.micro_batches(micro_batch_), 1);
+    sums[0] += pass.lm_loss;
+    sums[1] += static_cast<double>(pass.valid_labels);
   }
+  if (mesh.member_index(world.rank(), Axis::kTp) != 0) sums = {0, 0};  // the same as of its first peer
   if (world.size() > 1) world.all_reduce(View(reinterpret_cast<std::byte*>(sums.data()), DType::kF64, {2}), Reduce::kSum);
   return sums[1] > 0 ? sums[0] / sums[1] : 0.0;
 }
