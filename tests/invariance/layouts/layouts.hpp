@@ -1,0 +1,32 @@
+#pragma once
+// The layouts that must all give one result. A new one is a line here.
+
+#include <string>
+#include <vector>
+
+#include "optimus/base/index.hpp"
+
+namespace optimus::test {
+
+struct Layout {
+  Index dp = 1, tp = 1, ep = 1, pp = 1;
+  Index micro_batch = 1;
+  std::vector<std::string> settings;  ///< as for --set
+  [[nodiscard]] Index ranks() const { return dp * tp * ep * pp; }
+  [[nodiscard]] std::string str() const;
+};
+
+/// A small model.
+struct ModelCase {
+  std::string name, text;
+  Index layers = 1;
+  bool is_moe = true;
+};
+[[nodiscard]] std::vector<ModelCase> model_cases();
+
+/// Those that together have every mesh of up to eight ranks, and every pair of a mesh and an option: for every run of the tests.
+[[nodiscard]] std::vector<Layout> covering_layouts(const ModelCase& model);
+/// Every combination of mesh and options.
+[[nodiscard]] std::vector<Layout> all_layouts(const ModelCase& model);
+
+}  // namespace optimus::test
