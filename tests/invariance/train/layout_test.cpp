@@ -84,6 +84,17 @@ TEST(Layout, OptimizerShardingDoesNotMatter) {
   }
 }
 
+TEST(Layout, TwoLevelsGiveTheSameBytesOnOneNode) {
+  const auto folder = fresh_folder();
+  const auto data = prepare_ids(folder, some_ids(16 * 30 + 1, 61), 16);
+  const auto flat = train(folder, data, {2, 4}, {"parallel.two_level=off"});
+  for (const char* sharding : {"none", "epso"}) {
+    const auto run = train(folder / sharding, data, {2, 4}, {"parallel.two_level=on", std::string("parallel.optimizer_sharding=") + sharding});
+    expect_equal_runs(run, flat, true);
+    EXPECT_EQ(consolidated(run), consolidated(flat)) << sharding;
+  }
+}
+
 TEST(Layout, ThreadsAndRecomputationGiveTheSameBytes) {
   const auto folder = fresh_folder();
   const auto data = prepare_ids(folder, some_ids(16 * 30 + 1, 61), 16);
