@@ -167,7 +167,8 @@ TransformerOptions transformer_options(const RunConfig& config) {
           .weights = parse_precision(config.precision.weights),
           .gradients = parse_precision(config.precision.gradients),
           .micro_batch = config.batch.micro_batch,
-          .sequence_length = config.data.sequence_length};
+          .sequence_length = config.data.sequence_length,
+          .overlap = config.parallel.overlap};
 }
 
 }  // namespace optimus

@@ -65,9 +65,7 @@ class AllToAllDispatcher : public Dispatcher {
     traffic.out_TW = out_TW;
   }
 
-  void start_combine(const MoeContext& c, const Route& route, Traffic& traffic) const override {
-    start(c, route, Direction::kBack, traffic);
-  }
+  void start_combine(const MoeContext& c, const Route& route, Traffic& traffic) const override { start(c, route, Direction::kBack, traffic); }
 
   void finish_combine(const MoeContext& c, const Route& route, Traffic& traffic) const override {
     traffic.wait();

@@ -198,5 +198,23 @@ TEST(Plan, CountsTheSameWorkForBothImplementations) {
   EXPECT_EQ(plan_activations(options).gemm_flops, fast.gemm_flops);
 }
 
+TEST(Plan, OfSharedExpertsCountsTheWorkOfAnEvenShareAndTheMemoryOfTheWorst) {
+  TransformerOptions options{.model = test::small_moe(), .moe = {}, .recompute = {}, .micro_batch = 2, .sequence_length = 32};
+  options.model.num_experts = 4;
+  const ActivationPlan alone = plan_activations(options);
+  options.split = {.tp = 1, .tp_rank = 0, .ep = 4, .ep_rank = 1};
+  for (const char* implementation : {"fast", "reference"}) {
+    for (const char* dispatcher : {"all_gather", "all_to_all"}) {
+      options.moe.implementation = implementation;
+      options.moe.dispatcher = dispatcher;
+      const ActivationPlan shared = plan_activations(options);
+      EXPECT_EQ(shared.gemm_flops, alone.gemm_flops) << implementation << ", " << dispatcher;
+      // Rows of four ranks with one expert each, instead of own rows with two choices each: x, gate and up of twice as many slots.
+      const Index slot = (options.model.hidden_size + 2 * options.model.intermediate_size) * 4, rows = 2 * 32;
+      EXPECT_GT(shared.bytes, alone.bytes + options.model.num_hidden_layers * (4 * rows - 2 * rows) * slot) << implementation << ", " << dispatcher;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace optimus

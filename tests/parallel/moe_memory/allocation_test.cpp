@@ -1,0 +1,83 @@
+// Rows travel in memory that was laid out before. This program counts the calls of malloc and its relatives that ask for as much as rows need; the few words that a
+// transport keeps of a message under way are less.
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdlib>
+
+#include "tests/support/mpi/mpi_world.hpp"
+#include "tests/support/split_model.hpp"
+
+namespace {
+constexpr std::size_t kRowsBytes = 4096;
+std::atomic<long> allocations{0};
+
+void count(std::size_t bytes) {
+  if (bytes >= kRowsBytes) allocations.fetch_add(1, std::memory_order_relaxed);
+}
+}  // namespace
+
+// glibc's own entry points, under the names that stay when malloc is replaced.
+extern "C" {
+void* __libc_malloc(std::size_t bytes);
+void* __libc_calloc(std::size_t n, std::size_t bytes);
+void* __libc_realloc(void* old, std::size_t bytes);
+void* __libc_memalign(std::size_t alignment, std::size_t bytes);
+
+void* malloc(std::size_t bytes) { return count(bytes), __libc_malloc(bytes); }
+void* calloc(std::size_t n, std::size_t bytes) { return count(n * bytes), __libc_calloc(n, bytes); }
+void* realloc(void* old, std::size_t bytes) { return count(bytes), __libc_realloc(old, bytes); }
+void* memalign(std::size_t alignment, std::size_t bytes) { return count(bytes), __libc_memalign(alignment, bytes); }
+void* aligned_alloc(std::size_t alignment, std::size_t bytes) { return count(bytes), __libc_memalign(alignment, bytes); }
+int posix_memalign(void** out, std::size_t alignment, std::size_t bytes) {
+  count(bytes);
+  *out = __libc_memalign(alignment, bytes);
+  return *out == nullptr ? ENOMEM : 0;
+}
+}
+
+namespace optimus::test {
+namespace {
+
+/// Of five micro-batches of changing rows, after three.
+long allocations_in_steady_state(const TransformerOptions& options) {
+  SplitModel model(options, {.tp = 1, .ep = world().size()}, "cpu_one_thread");
+  std::vector<Rows> rows;
+  std::vector<LossScale> scales;
+  for (std::uint64_t seed = 0; seed < 8; ++seed) {
+    rows.push_back(random_rows(options.model, 2 * options.micro_batch, options.sequence_length, seed));
+    rows.back() = model.own_rows(rows.back());
+    scales.push_back(scale_of(rows.back()));
+  }
+  long before = 0;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (i == 3) before = allocations.load();
+    (void)model.transformer().forward_backward(rows[i].batch(), scales[i], {});
+  }
+  return allocations.load() - before;
+}
+
+TEST(AllocationsOfRows, AreCountedHere) {
+  const long before = allocations.load();
+  const std::vector<std::byte> some(kRowsBytes);
+  EXPECT_EQ(allocations.load(), before + 1) << some.size();
+}
+
+TEST(AllocationsOfRows, DoNotHappenInTheSteadyState) {
+  TransformerOptions options{.model = small_moe(), .moe = {}, .recompute = {}, .micro_batch = 4, .sequence_length = 64, .layers = std::nullopt};
+  options.model.num_experts = 2;
+  options.model.hidden_size = 24;
+  for (const char* dispatcher : {"all_gather", "all_to_all"}) {
+    for (const char* implementation : {"fast", "reference"}) {
+      options.moe.dispatcher = dispatcher;
+      options.moe.implementation = implementation;
+      options.recompute.moe = !options.recompute.moe;
+      EXPECT_EQ(allocations_in_steady_state(options), 0) << dispatcher << ", " << implementation;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace optimus::test
