@@ -37,6 +37,24 @@ class SharedModel : public testing::TestWithParam<Kind> {
   [[nodiscard]] static SharedBy all_ranks() { return {.tp = 1, .ep = world().size()}; }
 };
 
+/// One rank's gradients and losses after two micro-batches.
+struct Pass {
+  std::string gradients;
+  MicroBatchResult losses;
+};
+Pass run(const TransformerOptions& options, const SharedBy& shared_by, const Rows& all) {
+  SplitModel model(options, shared_by, "cpu_one_thread");
+  Pass run;
+  for (int i = 0; i < 2; ++i) run.losses = model.forward_backward(all, scale_of(all, 0.01, 0.001));
+  run.gradients = model.parameters().gradient_bytes();
+  return run;
+}
+void expect_same_bits(const Pass& got, const Pass& want) {
+  EXPECT_TRUE(got.gradients == want.gradients);
+  EXPECT_EQ(got.losses.lm_loss_sum, want.losses.lm_loss_sum);
+  EXPECT_EQ(got.losses.aux_loss, want.losses.aux_loss);
+}
+
 TEST_P(SharedModel, GivesTheLossesAndGradientsOfOneRank) {
   const Rows all = rows();
   expect_as_on_one_rank(options(DType::kF64), all_ranks(), all, scale_of(all, 0.01, 0.001), "ref", 1e-12);
@@ -63,6 +81,27 @@ TEST_P(SharedModel, WorksWithOneChoiceNormalisedWeightsAndDataParallelism) {
   expect_as_on_one_rank(some, {.tp = 1, .ep = world().size() == 4 ? 2 : world().size()}, all, scale_of(all), "ref", 1e-12);
 }
 
+TEST_P(SharedModel, WorksTogetherWithTensorParallelism) {
+  const Index P = world().size();
+  if (P % 2 != 0) return;
+  const auto with_two_heads = [](DType dtype) {
+    TransformerOptions some = options(dtype);
+    some.model.num_attention_heads = some.model.num_key_value_heads = 2;
+    return some;
+  };
+  const Rows all = rows();
+  for (const bool sequence_parallel : {false, true}) {
+    const SharedBy both{.tp = 2, .ep = P / 2, .sequence_parallel = sequence_parallel};
+    expect_as_on_one_rank(with_two_heads(DType::kF64), both, all, scale_of(all, 0.01, 0.001), "ref", 1e-12);
+    const TransformerOptions plain = with_two_heads(DType::kF32);
+    TransformerOptions recomputed = plain, in_turn = plain;
+    recomputed.recompute.moe = true;
+    in_turn.overlap = false;
+    const Pass want = run(plain, both, all);
+    for (const TransformerOptions& other : {recomputed, in_turn}) expect_same_bits(run(other, both, all), want);
+  }
+}
+
 TEST_P(SharedModel, StaysCloseInBf16) {
   const Rows all = rows();
   SplitModel shared(options(DType::kBF16), all_ranks(), "cpu_one_thread");
@@ -81,24 +120,6 @@ TEST_P(SharedModel, RoutesUniformlyOverAllRanksRows) {
   SplitModel shared(some, all_ranks(), "ref");
   const Outcome got = shared.outcome(all, scale_of(all, 0)), want = outcome_on_one_rank(some, 1, all, scale_of(all, 0), "ref");
   for (std::size_t i = 0; i < got.gradients.size(); ++i) expect_near(shared.specs()[i].name, got.gradients[i], want.gradients[i], 1e-12);
-}
-
-/// One rank's gradients and losses after two micro-batches.
-struct Pass {
-  std::string gradients;
-  MicroBatchResult losses;
-};
-Pass run(const TransformerOptions& options, const SharedBy& shared_by, const Rows& all) {
-  SplitModel model(options, shared_by, "cpu_one_thread");
-  Pass run;
-  for (int i = 0; i < 2; ++i) run.losses = model.forward_backward(all, scale_of(all, 0.01, 0.001));
-  run.gradients = model.parameters().gradient_bytes();
-  return run;
-}
-void expect_same_bits(const Pass& got, const Pass& want) {
-  EXPECT_TRUE(got.gradients == want.gradients);
-  EXPECT_EQ(got.losses.lm_loss_sum, want.losses.lm_loss_sum);
-  EXPECT_EQ(got.losses.aux_loss, want.losses.aux_loss);
 }
 
 TEST_P(SharedModel, GivesTheSameBitsWithRecomputationWithoutOverlapAndEveryTime) {
