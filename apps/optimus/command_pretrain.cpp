@@ -36,7 +36,7 @@ std::vector<std::string> all_overrides(const PretrainArguments& a) {
 
 ExitCode dry_run(const PretrainArguments& a, Index ranks) {
   const Index world = a.world > 0 ? a.world : ranks;
-  const RunConfig config = load_run_config(a.config, all_overrides(a), {.ranks = world, .must_run = false});
+  const RunConfig config = load_run_config(a.config, all_overrides(a), {.ranks = world, .needs_data = false});
   const DryRun plan = plan_run(config, world);
   std::fputs((a.is_json ? dry_run_json(plan) : dry_run_text(plan, config)).c_str(), stdout);
   return ExitCode::kDone;

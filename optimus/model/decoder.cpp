@@ -22,7 +22,7 @@ constexpr Index kMaxRows = 256;
 class CachedNetwork {
  public:
   CachedNetwork(const TransformerOptions& options, Backend& backend, Arena& arena, bool is_planning)
-      : runtime_(options, backend, {}, arena, is_planning), logits_(arena.alloc(DType::kF32, {1, options.model.vocab_size})) {
+      : runtime_(options, backend, {}, {arena, arena}, is_planning), logits_(arena.alloc(DType::kF32, {1, options.model.vocab_size})) {
     for (Index layer = 0; layer < options.model.num_hidden_layers; ++layer) {
       const Shape shape{options.sequence_length, options.model.kv_size()};
       cache_.push_back({.k = arena.alloc(options.weights, shape), .v = arena.alloc(options.weights, shape)});

@@ -13,14 +13,17 @@
 namespace optimus {
 
 Network::Network(const TransformerOptions& options, Backend& backend, const ModelGroups& groups, const NetworkMemory& memory, bool is_planning)
-    : runtime_(options, backend, groups, memory.temporaries, is_planning),
+    : runtime_(options, backend, groups, {memory.temporaries, memory.slots.front()}, is_planning),
       context_(runtime_.context),
       model_(runtime_.options.model),
       range_(options.layer_range()),
       slots_(memory.slots),
       balance_options_(balance_options(options.moe)),
       saved_(memory.slots.size()) {
-  for (Saved& s : saved_) s.layers.resize(static_cast<std::size_t>(range_.count()));
+  for (std::size_t slot = 0; slot < saved_.size(); ++slot) {
+    saved_[slot].layers.resize(static_cast<std::size_t>(range_.count()));
+    saved_[slot].begin = slots_[slot].used();
+  }
   if (model_.is_moe) counts_LE_.resize(static_cast<std::size_t>(checked_mul(range_.count(), model_.num_experts)));
 }
 
@@ -51,10 +54,10 @@ void Network::check(const MicroBatch& batch) const {
 Network::Saved& Network::begin(Index slot, const MicroBatch& batch) {
   if (!context_.is_planning) check(batch);
   Arena& arena = slots_[static_cast<std::size_t>(slot)];
-  arena.release_to(0);
+  Saved& s = saved_[static_cast<std::size_t>(slot)];
+  arena.release_to(s.begin);
   runtime_.keep_in(arena);
   runtime_.set_rows(batch.sequences, batch.sequence_length, 0);
-  Saved& s = saved_[static_cast<std::size_t>(slot)];
   s.lse_squares = s.lm_loss_sum = 0;
   if (!model_.is_moe) return s;
   const Index groups = balance_options_.is_by_sequence ? batch.sequences : 1;

@@ -34,6 +34,7 @@ class Network {
  private:
   /// One micro-batch between forward and backward. The views lie in the slot's arena.
   struct Saved {
+    Index begin = 0;  ///< of its memory in the slot's arena; in the first slot the tables lie before it
     std::vector<LayerSaved> layers;
     View counts_LGE, sums_LGE;  ///< of the own layers
     View total_GE;              ///< of all layers so far; in backward, of all layers

@@ -58,17 +58,19 @@ ActivationPlan plan_activations(const TransformerOptions& options) {
   if (options.has_backward) {
     network.bind(weights, unreal_parameters(options, options.gradients));
     network.forward(0, largest, {}, before, after);
-    network.backward(0, largest, {}, {}, after, before);
+    (void)network.backward(0, largest, {}, {}, after, before);
   } else {
     network.bind(weights, {});
     (void)network.forward_only(largest, before, after, {});
   }
+  const WorkCount work = backend->work();
+  if (options.has_backward) (void)network.forward_only(largest, before, after, {});  // validation needs memory too
   // What one slot takes, rounded up so that every slot begins at a cache line.
   const Index slot = round_up(kept.peak(), 64);
   return {.bytes = checked_add(temporaries.peak(), checked_mul(slot, options.slots)),
           .temporary_bytes = temporaries.peak(),
-          .gemm_flops = backend->work().gemm_flops,
-          .attention_flops = backend->work().attention_flops};
+          .gemm_flops = work.gemm_flops,
+          .attention_flops = work.attention_flops};
 }
 
 }  // namespace optimus

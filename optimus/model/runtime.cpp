@@ -30,14 +30,14 @@ Communicator* shared_by(const TransformerOptions& options, const ModelGroups& gr
 
 }  // namespace
 
-ModelRuntime::ModelRuntime(const TransformerOptions& given, Backend& backend, const ModelGroups& groups, Arena& arena, bool is_planning)
+ModelRuntime::ModelRuntime(const TransformerOptions& given, Backend& backend, const ModelGroups& groups, const RuntimeMemory& memory, bool is_planning)
     : options(given),
       dispatcher(make_dispatcher(given.moe.dispatcher, groups.ep)),
       experts(make_experts(given.moe.implementation)),
       kv_sharers(make_kv_sharers(given, shared_by(given, groups))),
       context{.backend = backend,
-              .arena = arena,
-              .kept = &arena,
+              .arena = memory.temporaries,
+              .kept = &memory.kept,
               .options = options,
               .tp = shared_by(given, groups),
               .kv_sharers = kv_sharers.get(),
@@ -47,8 +47,8 @@ ModelRuntime::ModelRuntime(const TransformerOptions& given, Backend& backend, co
               .cos_PA = {},
               .sin_PA = {}},
       moe_context{.backend = backend,
-                  .arena = arena,
-                  .kept = &arena,
+                  .arena = memory.temporaries,
+                  .kept = &memory.kept,
                   .dispatcher = *dispatcher,
                   .config = options.moe,
                   .shape = moe_shape(given.model, given.split.tp),
@@ -58,10 +58,10 @@ ModelRuntime::ModelRuntime(const TransformerOptions& given, Backend& backend, co
                   .wide = wide_of(given.weights),
                   .is_planning = is_planning,
                   .overlap = given.overlap},
-      positions_(arena.alloc(DType::kI32, {checked_mul(given.micro_batch, given.sequence_length)})) {
+      positions_(memory.kept.alloc(DType::kI32, {checked_mul(given.micro_batch, given.sequence_length)})) {
   // Positions count through the longest sequence that can be asked for.
-  context.cos_PA = arena.alloc(context.wide, {given.sequence_length, given.model.head_size() / 2});
-  context.sin_PA = arena.like(context.cos_PA);
+  context.cos_PA = memory.kept.alloc(context.wide, {given.sequence_length, given.model.head_size() / 2});
+  context.sin_PA = memory.kept.like(context.cos_PA);
   if (!is_planning) fill_rotary_tables(given.model.rope_theta, context.cos_PA, context.sin_PA);
 }
 

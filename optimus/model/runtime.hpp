@@ -7,11 +7,17 @@
 
 namespace optimus {
 
+/// Where a computation puts what it makes; both may be one arena.
+struct RuntimeMemory {
+  Arena& temporaries;
+  Arena& kept;
+};
+
 /// Lives as long as the computation; its contexts point into it.
 struct ModelRuntime {
   /// Collective: over groups.tp.
-  /// Lays tables and positions of up to micro_batch * sequence_length rows into `arena`, which is then that of temporaries and of what is kept alike.
-  ModelRuntime(const TransformerOptions& given, Backend& backend, const ModelGroups& groups, Arena& arena, bool is_planning);
+  /// Lays tables and positions of up to micro_batch * sequence_length rows into `kept`, for good.
+  ModelRuntime(const TransformerOptions& given, Backend& backend, const ModelGroups& groups, const RuntimeMemory& memory, bool is_planning);
   ModelRuntime(const ModelRuntime&) = delete;
   ModelRuntime& operator=(const ModelRuntime&) = delete;
 

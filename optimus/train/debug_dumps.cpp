@@ -127,7 +127,8 @@ void check_replicas(Communicator& world, const Mesh& mesh, TrainStep& train_step
   std::string differences;
   const std::vector<std::string> all = all_gather_text(world, mine.dump());
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
-    for (const auto& [part, hash] : nlohmann::json::parse(all[rank]).items()) {
+    const auto parts = nlohmann::json::parse(all[rank]);
+    for (const auto& [part, hash] : parts.items()) {
       const auto [first, is_first] = firsts.try_emplace(part, First{rank, hash.get<std::string>()});
       if (!is_first && first->second.hash != hash.get<std::string>())
         differences += fmt::format("\n  {}: rank {} differs from rank {}", part.substr(0, part.find(' ')), rank, first->second.rank);

@@ -7,6 +7,7 @@
 
 #include "optimus/comm/stages.hpp"
 #include "optimus/config/config.hpp"
+#include "optimus/pipeline/schedule.hpp"
 #include "optimus/train/signals.hpp"
 
 namespace optimus {
@@ -98,6 +99,18 @@ void check_division(const RunConfig& c, Problems& problems) {
   }
 }
 
+/// A schedule may want a certain number of micro-batches.
+void check_schedule(const RunConfig& c, Index ranks, Problems& problems) {
+  const ParallelConfig& p = c.parallel;
+  const Index piece = Mesh(p, ranks).data_ranks() * c.batch.micro_batch;
+  try {
+    (void)pipeline::build_schedule(
+        {.name = p.pipeline_schedule, .stages = p.pp, .virtual_stages = p.virtual_stages, .micro_batches = c.batch.global_batch / piece});
+  } catch (const ConfigError& error) {
+    problems.add("parallel.pipeline_schedule", error.what());
+  }
+}
+
 /// Gradients are sums of products in the type of the weights: fp32 ones are never rounded on the way.
 void check_precision(const RunConfig& c, Problems& problems) {
   if (c.precision.weights == "fp32" && c.precision.gradients != "fp32")
@@ -133,12 +146,13 @@ RunConfig load(ConfigSource source, const RunWorld& world) {
       c.run.steps = ceil_div(*c.run.tokens, tokens_per_step);
     check_run(c, problems);
     check_steps(c, s, problems);
-    check_data(c, world.must_run && world.needs_data, problems);
+    check_data(c, world.needs_data, problems);
     check_precision(c, problems);
     check_signals(c, problems);
     check_batch(c, world.ranks, problems);
     if (!is_model_whole) return;
     check_division(c, problems);
+    if (problems.empty()) check_schedule(c, world.ranks, problems);
     check_faults(c, world.ranks, problems);
   });
 }

@@ -109,7 +109,6 @@ template <class Visitor> void describe(Visitor& v, RunConfig& c) {
 /// What a configuration must fit.
 struct RunWorld {
   Index ranks = 1;
-  bool must_run = true;    ///< false for a plan: layouts that cannot be computed yet are then let through
   bool needs_data = true;  ///< false for plans and benchmarks
 };
 

@@ -49,12 +49,6 @@ TEST_F(BadInput, DataThatDoesNotFitTheModel) {
   EXPECT_HAS(result.err, "end-of-document");
 }
 
-TEST_F(BadInput, LayoutsThatAreNotSupportedYet) {
-  const auto result = run({"parallel.ep=2"}, 2);
-  EXPECT_EQ(result.code, 2);
-  EXPECT_HAS(result.err, "not supported yet");
-}
-
 TEST_F(BadInput, WeightsOfAnotherShapeAreNamed) {
   const auto reference = std::filesystem::path(OPTIMUS_SOURCE_DIR) / "tests/data/reference/tiny-olmoe";
   const auto result = run({"run.init_from=" + reference.string()});

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace optimus::test {
 namespace {
 
@@ -87,14 +89,14 @@ tie_word_embeddings = true
 constexpr const char* kOdd = R"(
 [model]
 vocab_size = 61
-hidden_size = 32
+hidden_size = 64
 num_hidden_layers = 3
 num_attention_heads = 8
 num_key_value_heads = 2
 intermediate_size = 24
 num_experts = 8
 num_experts_per_tok = 1
-clip_qkv = 0.5
+clip_qkv = 2.0
 tie_word_embeddings = true
 [moe]
 z_loss_coefficient = 0.001

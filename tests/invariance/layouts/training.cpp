@@ -24,9 +24,9 @@ std::vector<std::int32_t> made_up_rows(const RunConfig& config, Index step, Inde
 
 Outcome train(Communicator& world, const std::string& text, const std::vector<std::string>& settings, Index steps) {
   const RunConfig config = load_run_config_text(text, {.ranks = world.size(), .needs_data = false}, settings);
-  const auto backend = make_cpu_backend({.threads = 1});
+  const auto backend = make_cpu_backend(1);
   const Mesh mesh(config.parallel, world.size());
-  RankGroups groups(world, mesh);
+  RankGroups groups(world, mesh, config.parallel.two_level);
   TrainStep step(config, mesh, groups, *backend);
   step.optimizer().initialize([&](const ParamSpec& spec, const Box& box, Index begin, View out) { initialize(spec, box, begin, 5, out); });
   Outcome outcome{.initial = gather_tensors(world, step.optimizer().owned_model_chunks())};

@@ -25,9 +25,9 @@ sequence_length = 16
 global_batch = 8
 )";
 
-std::string problems_of(const std::vector<std::string>& overrides, Index ranks = 1, bool must_run = true) {
+std::string problems_of(const std::vector<std::string>& overrides, Index ranks = 1) {
   try {
-    (void)load_run_config_text(kSmall, {.ranks = ranks, .must_run = must_run}, overrides);
+    (void)load_run_config_text(kSmall, {.ranks = ranks}, overrides);
   } catch (const ConfigError& error) {
     return error.what();
   }
@@ -55,32 +55,32 @@ TEST(RunConfig, NamesEveryProblemAtOnce) {
 
 TEST(RunConfig, NamesBothNumbersThatDoNotDivide) {
   EXPECT_HAS(problems_of({}, 3), "8 cannot be divided over 3 data ranks x micro_batch 1; make it a multiple of 3");
-  EXPECT_HAS(problems_of({"parallel.ep=4"}, 6, false), "6");
-  EXPECT_HAS(problems_of({"parallel.ep=3", "batch.global_batch=3"}, 3, false), "num_experts 4 cannot be divided over 3 ranks");
+  EXPECT_HAS(problems_of({"parallel.ep=4"}, 6), "6");
+  EXPECT_HAS(problems_of({"parallel.ep=3", "batch.global_batch=3"}, 3), "num_experts 4 cannot be divided over 3 ranks");
 }
 
 TEST(RunConfig, NamesEveryReasonWhyALayoutCannotBe) {
   const std::string text = problems_of({"model.num_experts=6", "parallel.ep=4", "parallel.tp=4", "model.hidden_size=36", "model.num_attention_heads=6",
                                         "batch.global_batch=10", "batch.micro_batch=4"},
-                                       6, false);
+                                       6);
   for (const char* part :
        {"parallel.tp 4 × parallel.ep 4 × parallel.pp 1 = 16 does not divide the world of 6 ranks", "num_experts 6 cannot be divided over 4 ranks",
         "num_attention_heads 6 cannot be divided over 4 ranks", "10 is no multiple of micro_batch 4"})
     EXPECT_HAS(text, part);
-  EXPECT_HAS(problems_of({"parallel.tp=4"}, 6, false), "world of 6 ranks");
-  EXPECT_HAS(problems_of({"batch.global_batch=10", "batch.micro_batch=4"}, 2, false),
+  EXPECT_HAS(problems_of({"parallel.tp=4"}, 6), "world of 6 ranks");
+  EXPECT_HAS(problems_of({"batch.global_batch=10", "batch.micro_batch=4"}, 2),
              "10 cannot be divided over 2 data ranks x micro_batch 4; make it a multiple of 8");
-  EXPECT_HAS(problems_of({"parallel.tp=8", "batch.micro_batch=0"}, 6, false), "batch.micro_batch");
+  EXPECT_HAS(problems_of({"parallel.tp=8", "batch.micro_batch=0"}, 6), "batch.micro_batch");
 }
 
 TEST(RunConfig, NamesWhatTensorParallelRanksCannotShare) {
-  EXPECT_HAS(problems_of({"parallel.tp=2", "data.sequence_length=15"}, 2, false),
+  EXPECT_HAS(problems_of({"parallel.tp=2", "data.sequence_length=15"}, 2),
              "parallel.sequence_parallel: sequence_length 15 cannot be divided over 2 ranks");
-  EXPECT_EQ(problems_of({"parallel.tp=2", "data.sequence_length=15", "parallel.sequence_parallel=false"}, 2, false), "");
-  EXPECT_EQ(problems_of({"data.sequence_length=15"}, 1, false), "") << "one rank has all rows";
+  EXPECT_EQ(problems_of({"parallel.tp=2", "data.sequence_length=15", "parallel.sequence_parallel=false"}, 2), "");
+  EXPECT_EQ(problems_of({"data.sequence_length=15"}, 1), "") << "one rank has all rows";
   const auto on_four_ranks = [&](std::vector<std::string> overrides) {
     overrides.insert(overrides.end(), {"model.hidden_size=48", "model.num_attention_heads=12", "parallel.tp=4"});
-    return problems_of(overrides, 4, false);
+    return problems_of(overrides, 4);
   };
   EXPECT_HAS(on_four_ranks({"model.num_key_value_heads=6"}), "num_key_value_heads 6 can neither be divided over 4 ranks");
   for (const char* fits : {"1", "2", "4", "12"}) EXPECT_EQ(on_four_ranks({std::string("model.num_key_value_heads=") + fits}), "");
@@ -89,13 +89,16 @@ TEST(RunConfig, NamesWhatTensorParallelRanksCannotShare) {
   EXPECT_HAS(on_four_ranks({"model.intermediate_size=18"}), "intermediate_size 18 cannot be divided over 4 ranks");
 }
 
-TEST(RunConfig, RefusesWhatItCannotRunYetButPlansIt) {
-  for (const char* axis : {"tp", "ep", "pp"}) {
-    const std::string setting = std::string("parallel.") + axis + "=2";
-    EXPECT_HAS(problems_of({setting}, 2), "not supported yet");
-    EXPECT_EQ(problems_of({setting}, 2, false), "");
-  }
-  EXPECT_HAS(problems_of({"parallel.pipeline_schedule=zero_bubble"}), "not supported yet");
+TEST(RunConfig, TakesEveryAxisAndEverySchedule) {
+  for (const char* axis : {"tp", "ep", "pp"}) EXPECT_EQ(problems_of({std::string("parallel.") + axis + "=2"}, 2), "");
+  for (const char* schedule : {"1f1b", "gpipe", "zero_bubble"}) EXPECT_EQ(problems_of({std::string("parallel.pipeline_schedule=") + schedule}), "");
+  const std::vector<std::string> interleaved = {"parallel.pp=2", "parallel.pipeline_schedule=interleaved", "parallel.virtual_stages=2",
+                                                "model.num_hidden_layers=4"};
+  EXPECT_EQ(problems_of(interleaved, 2), "");
+  std::vector<std::string> odd = interleaved;
+  odd.push_back("batch.global_batch=3");
+  EXPECT_HAS(problems_of(odd, 2), "parallel.pipeline_schedule");
+  EXPECT_HAS(problems_of(odd, 2), "3");
 }
 
 TEST(RunConfig, RefusesContradictions) {
@@ -119,7 +122,7 @@ TEST(RunConfig, DocumentsEveryTable) {
 }
 
 TEST(DryRun, AddsUpToTheFormula) {
-  const RunConfig config = load_run_config_text(kSmall, {.must_run = false}, {"checkpoint.async=false"});
+  const RunConfig config = load_run_config_text(kSmall, {.needs_data = false}, {"checkpoint.async=false"});
   const DryRun run = plan_run(config, 1);
   EXPECT_EQ(run.parameters, count_parameters(config.shape).total);
   EXPECT_EQ(run.tokens_per_step, 128);
@@ -137,11 +140,10 @@ TEST(DryRun, PlansThePublishedLayouts) {
   const std::vector<std::string> layout = {
       "model.preset=mula-220b-a10b", "data.sequence_length=2048", "batch.global_batch=3072", "parallel.pp=8", "parallel.ep=12",
       "recompute.norm=true",         "recompute.attention=true",  "recompute.moe=true"};
-  const RunConfig config = load_run_config_text("", {.ranks = 12288, .must_run = false}, layout);
+  const RunConfig config = load_run_config_text("", {.ranks = 12288, .needs_data = false}, layout);
   const DryRun run = plan_run(config, 12288);
   EXPECT_EQ(run.parameters, 220205681664);
   EXPECT_EQ(run.dp, 128);
-  EXPECT_TRUE(run.is_estimate);
   // 220 B parameters over 8 stages and 12 expert ranks, bf16 weights and fp32 gradients, states over the 128 copies: about 2.5 B here, 6 bytes and a little each.
   EXPECT_GT(run.bytes_per_rank.weights, Index{4} << 30);
   EXPECT_LT(run.bytes_per_rank.weights, Index{8} << 30);
