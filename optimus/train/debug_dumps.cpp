@@ -67,7 +67,11 @@ void dump_gradients(Communicator& world, TrainStep& train_step, const RunConfig&
         entries.push_back({.name = spec.tensor_name(i), .dtype = DType::kF32, .shape = entry_shape(spec)});
     }
     SafetensorsWriter writer(debug_file(config.run.dir, "gradients", step), entries, {{"step", std::to_string(step)}});
-    for (const ParamSpec& spec : specs) writer.write(bytes_of(tensors.at(std::string(kGradientPrefix) + spec.name)));
+    for (const ParamSpec& spec : specs) {
+      const std::span<const float> all = tensors.at(std::string(kGradientPrefix) + spec.name);
+      const std::size_t entry = static_cast<std::size_t>(entry_shape(spec).count());
+      for (std::size_t begin = 0; begin < all.size(); begin += entry) writer.write(bytes_of(all.subspan(begin, entry)));
+    }
     writer.commit();
   });
 }
