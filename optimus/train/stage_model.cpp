@@ -35,6 +35,7 @@ StagePlan::StagePlan(const RunConfig& config, const Mesh& mesh, Index rank) : st
     o.layers = chunks[chunk];
     o.split = model_split(mesh, rank);
     o.sequence_parallel = p.sequence_parallel && p.tp > 1;
+    o.overlap = p.overlap;
     o.slots = schedule.slots(stage, static_cast<Index>(chunk));
     options.push_back(std::move(o));
   }
