@@ -116,6 +116,7 @@ void dump_logits(Communicator& world, const Mesh& mesh, TrainStep& train_step, c
 }
 
 void check_replicas(Communicator& world, const Mesh& mesh, TrainStep& train_step) {
+  train_step.optimizer().wait_weights();
   const auto weights = train_step.optimizer().weights();
   nlohmann::json mine = nlohmann::json::object();
   for (std::size_t s = 0; s < weights.size(); ++s) {

@@ -45,6 +45,12 @@ TrainStep::TrainStep(const RunConfig& config, const Mesh& mesh, RankGroups& grou
   const ShardedOptimizer::Options options{.optimizer = config.optimizer, .precision = config.precision, .parallel = config.parallel};
   optimizer_ = std::make_unique<ShardedOptimizer>(model_->specs(), options, mesh, groups.world.rank(), groups.replica_groups(), backend);
   model_->bind(optimizer_->weights(), optimizer_->gradients());
+  model_->set_hooks({.before_forward = [this](Index layer) { optimizer_->wait_weights(layer); },
+                     .after_backward =
+                         [this](Index layer) {
+                           if (reduces_early_) optimizer_->gradients_complete(layer);
+                         },
+                     .poll = [this] { optimizer_->poll(); }});
   counts_LE_.resize(model_->expert_counts().size());
   if (config.moe.aux_loss_scope == "global_batch" && micro_batches_ > 1) global_counts_LE_.resize(counts_LE_.size());
 }
@@ -88,7 +94,9 @@ StepOutcome TrainStep::run(const Batch& batch, const StepSettings& settings, con
   {
     const PhaseTimer timer(seconds, Phase::kForwardBackward);
     sum_over<Index>(*groups_.dp_ep, std::span(&outcome.valid_labels, 1));
+    if (hooks.before_forward) optimizer_->wait_weights();  // whoever looks in may look at weights
     call(hooks.before_forward);
+    reduces_early_ = !hooks.after_backward;  // and at gradients before they are summed
     if (!global_counts_LE_.empty()) count_experts_first(batch);
     optimizer_->zero_gradients();
     const auto pieces = static_cast<double>(micro_batches_);
@@ -110,6 +118,7 @@ StepOutcome TrainStep::run(const Batch& batch, const StepSettings& settings, con
     outcome.has_local_problem = all[3] > 0;
     outcome.wants_to_stop = all[4] > 0;
     if (outcome.has_local_problem) {
+      optimizer_->discard_gradients();
       outcome.update = {.grad_norm = std::nan(""), .is_finite = false};
       return outcome;
     }

@@ -68,6 +68,7 @@ class TrainStep {
   RankGroups& groups_;
   Index micro_batches_;    ///< of the global batch
   bool speaks_for_model_;  ///< whether this rank's sums count: TP peers have the same ones
+  bool reduces_early_ = true;
   std::unique_ptr<StageModel> model_;
   std::unique_ptr<ShardedOptimizer> optimizer_;
   std::vector<Index> counts_LE_, global_counts_LE_;
