@@ -134,7 +134,7 @@ std::string schedule_json(const RunConfig& config, const Schedule& schedule, con
 
 ExitCode plan(const PlanArguments& a, Index ranks) {
   const Index world = a.world > 0 ? a.world : ranks;
-  const RunConfig config = load_run_config(a.config, a.overrides, {.ranks = world, .must_run = false, .needs_data = false});
+  const RunConfig config = load_run_config(a.config, a.overrides, {.ranks = world, .needs_data = false});
   std::string text;
   if (a.is_schedule) {
     const Schedule schedule = schedule_of(config, world);

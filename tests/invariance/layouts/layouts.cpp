@@ -126,7 +126,8 @@ std::vector<ModelCase> model_cases() {
   return {{.name = "tiny-olmoe", .text = kTinyOlmoe, .layers = 2},
           {.name = "tiny-olmo", .text = kTinyOlmo, .layers = 2, .is_moe = false},
           {.name = "odd", .text = kOdd, .layers = 3},
-          {.name = "deep", .text = kDeep, .layers = 8}};
+          // Eight layers make more of a rounding error in five such steps.
+          {.name = "deep", .text = kDeep, .layers = 8, .sgd_bound = 5e-5}};
 }
 
 std::vector<Layout> covering_layouts(const ModelCase& model) {

@@ -21,6 +21,7 @@ struct ModelCase {
   std::string name, text;
   Index layers = 1;
   bool is_moe = true;
+  double sgd_bound = 1e-5;  ///< of weights after five steps of learning rate 1, as a part of a tensor's largest element
 };
 [[nodiscard]] std::vector<ModelCase> model_cases();
 
