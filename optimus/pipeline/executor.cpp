@@ -8,12 +8,11 @@
 namespace optimus::pipeline {
 namespace {
 
-const Schedule& checked(const Schedule& schedule, const Communicator& pp) {
+void check(const Schedule& schedule, const Communicator& pp) {
   validate(schedule);
   if (pp.size() != schedule.stages)
     throw ConfigError(
         fmt::format("[pipeline] a schedule of {} stages over the group {} of {} ranks; each stage is one rank", schedule.stages, pp.name(), pp.size()));
-  return schedule;
 }
 
 void call(StageWork& work, const Action& action, const StageMessage& received, const StageMessage& sent) {
@@ -77,8 +76,11 @@ struct Executor::State {
   Lane forward, backward;
 };
 
-Executor::Executor(const Schedule& schedule, Communicator& pp, const MessageFormats& formats, bool overlap)
-    : state_(std::make_unique<State>(checked(schedule, pp), pp, formats, overlap, plan_buffers(schedule, overlap)[static_cast<std::size_t>(pp.rank())])) {}
+Executor::Executor(const Schedule& schedule, Communicator& pp, const MessageFormats& formats, bool overlap) {
+  check(schedule, pp);
+  const StageBuffers buffers = plan_buffers(schedule, overlap)[static_cast<std::size_t>(pp.rank())];
+  state_ = std::make_unique<State>(schedule, pp, formats, overlap, buffers);
+}
 Executor::~Executor() = default;
 
 void Executor::run(StageWork& work) {

@@ -44,6 +44,26 @@ TEST(Simulate, NothingWaitsForATransferBetweenChunksOfOneStage) {
   EXPECT_DOUBLE_EQ(simulate(build_schedule({"interleaved", 1, 3, 2}), {.transfer = 100}).total, 18);
 }
 
+/// Time that transfers of `x` add.
+double added(const ScheduleRequest& request, double x) {
+  const Schedule s = build_schedule(request);
+  return simulate(s, {.transfer = x}).total - simulate(s, {}).total;
+}
+
+TEST(Simulate, TransfersAreHiddenButForFillingAndEmptyingThePipelineExceptUnder1f1b) {
+  for (const Index P : {2, 3, 4, 8})
+    for (const Index M : {2 * P, 6 * P})
+      for (const double x : {0.1, 0.4}) {
+        SCOPED_TRACE(fmt::format("P {}, M {}, x {}", P, M, x));
+        const auto p = static_cast<double>(P);
+        EXPECT_NEAR(added({"gpipe", P, 1, M}, x), 2 * (p - 1) * x, 1e-9);
+        EXPECT_NEAR(added({"zero_bubble", P, 1, M}, x), 4 * (p - 1) * x, 1e-9);
+        EXPECT_NEAR(added({"interleaved", P, 2, M}, x), 2 * (2 * p - 1) * x, 1e-9);
+        EXPECT_NEAR(added({"1f1b", P, 1, M + P}, x) - added({"1f1b", P, 1, M}, x), 2 * (p - 1) * x, 1e-9);
+      }
+  EXPECT_NEAR(added({"1f1b", 2, 1, 16}, 0.1), 1.6, 1e-9);
+}
+
 TEST(Simulate, TimesThatAreNoneAreRefused) {
   const Schedule s = build_schedule({"1f1b", 2, 1, 2});
   EXPECT_HAS(message_of<ConfigError>([&] { (void)simulate(s, {.forward = -1}); }), "-1");
