@@ -3,9 +3,13 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <iterator>
 #include <memory>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -18,6 +22,7 @@
 #include "optimus/launch/supervisor.hpp"
 #include "optimus/train/dry_run.hpp"
 #include "optimus/train/signals.hpp"
+#include "optimus/train/stop_conditions.hpp"
 
 namespace optimus {
 namespace {
@@ -77,6 +82,15 @@ std::vector<int> signals_of(const RunConfig& config) {
   return numbers;
 }
 
+/// The end of the batch job, for all ranks in one form: starters do not take every variable to other nodes, and PBS_WALLTIME counts from the job's start, which a
+/// restarted rank does not know.
+std::vector<std::string> job_environment() {
+  const auto end = job_end();
+  if (!end) return {};
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(end->time_since_epoch()).count();
+  return {fmt::format("SLURM_JOB_END_TIME={}", seconds)};
+}
+
 launch::RunFacts facts_of(const RunConfig& config, Index ranks) {
   const DryRun plan = plan_run(config, ranks);
   const Index bytes_per_weight = config.precision.weights == "fp32" ? 4 : 2;
@@ -85,6 +99,7 @@ launch::RunFacts facts_of(const RunConfig& config, Index ranks) {
           .save_signals = signals_of(config),
           .bytes_per_rank = plan.bytes_per_rank.sum(),
           .checkpoint_bytes = checked_mul(plan.parameters, bytes_per_weight + 12),  // and the fp32 master and two moments
+          .environment = job_environment(),
           .resume = config.run.resume};
 }
 

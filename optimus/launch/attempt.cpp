@@ -22,6 +22,13 @@ void write_all(int fd, std::string_view text) {
   }
 }
 
+std::string last_lines(std::string text, Index count) {
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  auto begin = text.size();
+  while (count-- > 0 && begin != std::string::npos && begin > 0) begin = text.rfind('\n', begin - 1);
+  return begin == std::string::npos || begin == 0 ? text : text.substr(begin + 1);
+}
+
 }  // namespace
 
 double patience_s(double watchdog_s) { return std::max(watchdog_s + 10, 1.1 * watchdog_s + 3); }
@@ -47,8 +54,12 @@ std::optional<RunEnd> Attempt::look() {
   const auto code = starter_.poll();
   pass_on();
   if (code)
-    return RunEnd{
-        .code = *code, .was_stuck = was_stuck_, .last_step = last_step(run_dir_), .failures = failures_.read_new(), .report = read_starter_report(said_)};
+    return RunEnd{.code = *code,
+                  .was_stuck = was_stuck_,
+                  .last_step = last_step(run_dir_),
+                  .failures = failures_.read_new(),
+                  .report = read_starter_report(said_),
+                  .last_words = last_lines(said_, 8)};
   if (since_look_.seconds() < kLookInterval_s) return std::nullopt;
   since_look_.restart();
   if (const std::uint64_t life = life_sign(run_dir_); life != life_) {

@@ -25,8 +25,6 @@ class Attempt {
   /// Ends the starter and what it started here: kindly, then not. Blocks for some seconds at most.
   void end_now();
   void note_stuck() { was_stuck_ = true; }
-  /// The last lines of the starter's standard error.
-  [[nodiscard]] const std::string& said() const { return said_; }
 
  private:
   void pass_on();

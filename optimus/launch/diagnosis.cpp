@@ -86,7 +86,8 @@ Diagnosis diagnose(const RunEnd& end, const std::vector<UsedNode>& nodes, Index 
     const std::string host = d.blamed.empty() ? first.host : d.blamed.front();
     d.text = fmt::format("{} on rank {} ({}) in step {}: {}", first.kind, d.rank, host, first.step, first.message);
   } else {
-    d.text = fmt::format("it ended in step {} and left no word about the cause", d.step);
+    d.text = fmt::format("it ended in step {} and left no word about the cause in failures.jsonl", d.step);
+    if (!end.last_words.empty()) d.text += "; the last it said:\n" + end.last_words;
   }
   if (end.was_stuck) d.text += "; it made no progress and was ended from outside";
   d.code = code_of(end, d.kind);

@@ -17,6 +17,7 @@ struct RunEnd {
   Index last_step = 0;            ///< in metrics.jsonl
   std::vector<Failure> failures;  ///< that came in this start
   StarterReport report;
+  std::string last_words;  ///< the end of what starter and ranks said
 };
 
 /// A node that the run used, and what it calls itself.

@@ -98,6 +98,8 @@ NodeReport parse_node_report(const std::string& text) {
   return r;
 }
 
+bool lacks_run_folder(const NodeReport& report, const NodeNeeds& needs) { return !report.write_problem.empty() || report.disk_free_bytes < needs.disk_bytes; }
+
 std::string problem_of(const NodeReport& report, const NodeNeeds& needs) {
   if (report.wrong_rounds > 0)
     return fmt::format("computes wrong: {} of {} rounds of the self-test on {} threads gave another result", report.wrong_rounds, report.rounds,

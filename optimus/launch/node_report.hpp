@@ -32,6 +32,9 @@ struct NodeReport {
 [[nodiscard]] std::string to_json(const NodeReport& report);
 [[nodiscard]] NodeReport parse_node_report(const std::string& text);
 
+/// Whether the run folder is what a node cannot use: if that is so for all nodes, it is no node's fault.
+[[nodiscard]] bool lacks_run_folder(const NodeReport& report, const NodeNeeds& needs);
+
 /// Why a node with this report cannot be used; empty if it can.
 [[nodiscard]] std::string problem_of(const NodeReport& report, const NodeNeeds& needs);
 

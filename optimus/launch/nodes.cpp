@@ -37,6 +37,7 @@ NodeHealth judge(const std::string& host, const CommandResult& result, const Nod
   try {
     health.report = parse_node_report(result.out);
     health.problem = problem_of(health.report, needs);
+    health.lacks_run_folder = lacks_run_folder(health.report, needs);
   } catch (const Error& error) {
     health.problem = error.what();
   }

@@ -24,7 +24,8 @@ struct Agent {
 struct NodeHealth {
   std::string host;     ///< as in the list of hosts
   std::string problem;  ///< why it cannot be used; empty if it can
-  NodeReport report;    ///< of a node that answered
+  bool lacks_run_folder = false;
+  NodeReport report;  ///< of a node that answered
 };
 
 /// Examines all `hosts` beside each other (node_report.hpp). A node that does not answer within `limit_s` has that as its problem.

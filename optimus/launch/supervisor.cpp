@@ -61,12 +61,16 @@ class Supervisor {
   /// Nodes that cannot be used, with their problem; notes what the others call themselves.
   std::map<std::string, std::string> examine(const std::vector<Host>& hosts) {
     std::map<std::string, std::string> unfit;
-    for (const NodeHealth& health : examine_nodes(options_.agent, names_of(hosts), needs(), options_.probe_limit_s)) {
+    const auto healths = examine_nodes(options_.agent, names_of(hosts), needs(), options_.probe_limit_s);
+    for (const NodeHealth& health : healths) {
       if (!health.problem.empty()) unfit[health.host] = health.problem;
       else own_names_[health.host] = health.report.host;
       if (health.report.killed > 0)
         log_warning("[launch] {}: {} processes of an earlier start were still there and have been killed", health.host, health.report.killed);
     }
+    if (std::all_of(healths.begin(), healths.end(), [](const NodeHealth& health) { return health.lacks_run_folder; }))
+      throw FileError(fmt::format("[launch] no node can use the run folder, so it is none of theirs: {}; make room or choose another run.dir, then start again",
+                                  healths.front().problem));
     return unfit;
   }
 
@@ -102,6 +106,7 @@ class Supervisor {
 
   [[nodiscard]] std::vector<std::string> command() const {
     std::vector<std::string> words = {"env", fmt::format("{}={}", kMark, mark_)};
+    words.insert(words.end(), facts_.environment.begin(), facts_.environment.end());
     words.insert(words.end(), facts_.command.begin(), facts_.command.end());
     // "never" and a folder are about the first start: once the run has a checkpoint of its own, going on means going on from that.
     if (facts_.resume != "auto" && latest_checkpoint_time(facts_.run_dir) > started_) words.insert(words.end(), {"--resume", "auto"});
@@ -226,7 +231,12 @@ LaunchEnd supervise(const RunFacts& facts, LaunchOptions options) {
   const auto lock = FolderLock::take(folder / "launch.lock");
   if (!lock) throw ConfigError(fmt::format("[launch] another optimus launch works in {}; wait for its end or give another run.dir", folder.string()));
   add_log_file((folder / "launch.log").string());
-  return Supervisor(facts, std::move(options), signals).run();
+  try {
+    return Supervisor(facts, std::move(options), signals).run();
+  } catch (const Error& error) {  // into the log as well: nobody may be looking
+    log_error("{}", error.what());
+    return {.code = error.code()};
+  }
 }
 
 }  // namespace optimus::launch

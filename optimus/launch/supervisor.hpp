@@ -20,8 +20,9 @@ struct RunFacts {
   double watchdog_s = 600;
   std::vector<int> save_signals;  ///< on which ranks save and end; empty: on none
   Index bytes_per_rank = 0, checkpoint_bytes = 0;
-  std::vector<std::string> command;  ///< the run's own command line, this program's path first
-  std::string resume;                ///< its run.resume; "auto" goes on by itself
+  std::vector<std::string> command;      ///< the run's own command line, this program's path first
+  std::vector<std::string> environment;  ///< of the ranks, "NAME=value"
+  std::string resume;                    ///< its run.resume; "auto" goes on by itself
 };
 
 struct LaunchOptions {
@@ -45,7 +46,7 @@ struct LaunchEnd {
 ///
 /// Writes run_dir/launch.log, lines of its own kinds into failures.jsonl, and run_dir/launch-hosts for the starter. The first of SIGTERM, SIGINT, SIGHUP and
 /// SIGUSR1 makes the ranks save and end, the second ends them at once. No process of the run is left on a node that can be reached.
-/// Errors: ConfigError if another supervisor works in the folder; FileError; Error if no node can be used for a reason that all share.
+/// Errors: ConfigError if another supervisor works in the folder; FileError if that cannot be made. Later ones end in the log, and in the code.
 [[nodiscard]] LaunchEnd supervise(const RunFacts& facts, LaunchOptions options);
 
 }  // namespace optimus::launch

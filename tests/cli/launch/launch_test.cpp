@@ -4,6 +4,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <ctime>
 #include <fstream>
 #include <thread>
 
@@ -126,6 +127,23 @@ TEST_F(Launch, GoesOnWithAsManyNodesAsTheBatchDividesOver) {
   EXPECT_EQ(result.code, 0) << result.err;
   EXPECT_EQ(file("starts"), "2 ranks on a slots=1 b slots=1 \n");
   EXPECT_HAS(result.err, "starts with 2 nodes (2 ranks) instead of 4, with the same global batch");
+}
+
+TEST_F(Launch, TakesAFullDiskForNoNodesFault) {
+  mark("full");
+  const auto result = run({"--nodes", "2"});
+  EXPECT_EQ(result.code, 1) << result.err;
+  EXPECT_HAS(result.err, "no node can use the run folder");
+  EXPECT_HAS(result.err, "a checkpoint takes");
+}
+
+TEST_F(Launch, TellsEveryRankWhenTheBatchJobEnds) {
+  plan({"ok"});
+  const auto before = std::time(nullptr);
+  EXPECT_EQ(run_optimus(args({"--nodes", "1"}), 0, "PBS_WALLTIME=1000").code, 0);
+  const std::string command = file("command"), name = "SLURM_JOB_END_TIME=";
+  ASSERT_NE(command.find(name), std::string::npos) << command;
+  EXPECT_NEAR(std::strtod(command.c_str() + command.find(name) + name.size(), nullptr), static_cast<double>(before) + 1000, 30);
 }
 
 TEST_F(Launch, StopsAtABugOfTheRun) {
