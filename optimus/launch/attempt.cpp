@@ -22,11 +22,18 @@ void write_all(int fd, std::string_view text) {
   }
 }
 
-std::string last_lines(std::string text, Index count) {
+/// What of the output tells most: from the first error on, otherwise its end.
+std::string telling_lines(std::string text, Index count) {
   while (!text.empty() && text.back() == '\n') text.pop_back();
+  text.insert(0, 1, '\n');
+  if (const auto error = text.find("\nerror: "); error != std::string::npos) {
+    auto end = text.find('\n', error + 1);
+    while (--count > 0 && end != std::string::npos) end = text.find('\n', end + 1);
+    return text.substr(error + 1, end == std::string::npos ? end : end - error - 1);
+  }
   auto begin = text.size();
-  while (count-- > 0 && begin != std::string::npos && begin > 0) begin = text.rfind('\n', begin - 1);
-  return begin == std::string::npos || begin == 0 ? text : text.substr(begin + 1);
+  while (count-- > 0 && begin > 0) begin = text.rfind('\n', begin - 1);  // the first character is one
+  return text.substr(begin + 1);
 }
 
 }  // namespace
@@ -59,7 +66,7 @@ std::optional<RunEnd> Attempt::look() {
                   .last_step = last_step(run_dir_),
                   .failures = failures_.read_new(),
                   .report = read_starter_report(said_),
-                  .last_words = last_lines(said_, 8)};
+                  .last_words = telling_lines(said_, 6)};
   if (since_look_.seconds() < kLookInterval_s) return std::nullopt;
   since_look_.restart();
   if (const std::uint64_t life = life_sign(run_dir_); life != life_) {

@@ -87,7 +87,7 @@ Diagnosis diagnose(const RunEnd& end, const std::vector<UsedNode>& nodes, Index 
     d.text = fmt::format("{} on rank {} ({}) in step {}: {}", first.kind, d.rank, host, first.step, first.message);
   } else {
     d.text = fmt::format("it ended in step {} and left no word about the cause in failures.jsonl", d.step);
-    if (!end.last_words.empty()) d.text += "; the last it said:\n" + end.last_words;
+    if (!end.last_words.empty()) d.text += "; it said:\n" + end.last_words;
   }
   if (end.was_stuck) d.text += "; it made no progress and was ended from outside";
   d.code = code_of(end, d.kind);

@@ -17,7 +17,7 @@ struct RunEnd {
   Index last_step = 0;            ///< in metrics.jsonl
   std::vector<Failure> failures;  ///< that came in this start
   StarterReport report;
-  std::string last_words;  ///< the end of what starter and ranks said
+  std::string last_words;  ///< of what starter and ranks said, the lines that tell most
 };
 
 /// A node that the run used, and what it calls itself.
