@@ -47,8 +47,8 @@ void CheckpointReader::fill(const Chunk& chunk) {
   OPTIMUS_CHECK(t >= 0, "a tensor is read that was not looked for before");
   const Region wanted = region_of(chunk);
   for (const StoredChunk* stored : chunks_[static_cast<std::size_t>(t)]) {
-    // Most stored chunks of a large world have nothing to do with this one.
-    if (!intersect(stored->region.box, wanted.box)) continue;
+    // Most stored chunks of a large world have nothing to do with this one; their files stay closed.
+    if (!have_common(stored->region, wanted)) continue;
     read_shared(open(stored->file), stored->offset, manifest_.tensors[static_cast<std::size_t>(t)].dtype, stored->region, wanted, chunk.data);
   }
 }

@@ -135,6 +135,16 @@ std::optional<Box> intersect(const Box& a, const Box& b) {
   return shared;
 }
 
+bool have_common(const Region& a, const Region& b) {
+  if (!intersect(a.box, b.box)) return false;
+  for (const Box& box_a : split_into_boxes(a)) {
+    for (const Box& box_b : split_into_boxes(b)) {
+      if (intersect(box_a, box_b)) return true;
+    }
+  }
+  return false;
+}
+
 std::string overlap_problem(const Shape& shape, std::span<const Region> regions, const std::function<std::string(std::size_t)>& who) {
   std::vector<Piece> pieces;
   for (std::size_t i = 0; i < regions.size(); ++i) {

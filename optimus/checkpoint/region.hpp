@@ -30,6 +30,8 @@ struct Region {
 [[nodiscard]] std::vector<Box> split_into_boxes(const Region& region);
 /// What both hold; nothing if that is no element.
 [[nodiscard]] std::optional<Box> intersect(const Box& a, const Box& b);
+/// Whether some element is in both.
+[[nodiscard]] bool have_common(const Region& a, const Region& b);
 
 /// Which two regions share an element, and which; empty if none do. `who` names a region in the message.
 [[nodiscard]] std::string overlap_problem(const Shape& shape, std::span<const Region> regions, const std::function<std::string(std::size_t)>& who);

@@ -61,7 +61,9 @@ TEST(Region, SharedRunsAreExactlyTheSharedElements) {
                                     {kInner, 0, 24},
                                     {kInner, 5, 20},
                                     {{.begin = {0, 0, 1}, .shape = {5, 4, 2}}, 7, 33},
-                                    {{.begin = {2, 0, 0}, .shape = {2, 4, 4}}, 0, 32}};
+                                    {{.begin = {2, 0, 0}, .shape = {2, 4, 4}}, 0, 32},
+                                    {Box::whole(kShape), 0, 3},
+                                    {kInner, 20, 24}};
   for (const Region& a : regions) {
     for (const Region& b : regions) {
       const auto in_a = elements(kShape, a), in_b = elements(kShape, b);
@@ -82,6 +84,7 @@ TEST(Region, SharedRunsAreExactlyTheSharedElements) {
       std::sort(sorted_b.begin(), sorted_b.end());
       std::set_intersection(sorted_a.begin(), sorted_a.end(), sorted_b.begin(), sorted_b.end(), std::back_inserter(shared));
       EXPECT_EQ(std::vector(found.begin(), found.end()), shared) << a.str() << " and " << b.str();
+      EXPECT_EQ(have_common(a, b), !shared.empty()) << a.str() << " and " << b.str();
     }
   }
 }
