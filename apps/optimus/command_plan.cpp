@@ -18,6 +18,7 @@
 #include "optimus/comm/stages.hpp"
 #include "optimus/pipeline/draw.hpp"
 #include "optimus/train/dry_run.hpp"
+#include "optimus/train/stage_model.hpp"
 
 namespace optimus {
 namespace {
@@ -54,15 +55,6 @@ ArgumentCheck three_times() {
   return [](const std::string& argument) {
     return parse_times(argument) ? std::string() : fmt::format("must be three numbers F,B,W, 0 or more and not all 0, not \"{}\"", argument);
   };
-}
-
-Schedule schedule_of(const RunConfig& config, Index world) {
-  const Mesh mesh(config.parallel, world);
-  const Index micro_batches = config.batch.global_batch / mesh.data_ranks() / config.batch.micro_batch;
-  Schedule schedule = pipeline::build_schedule(
-      {.name = config.parallel.pipeline_schedule, .stages = mesh.pp(), .virtual_stages = config.parallel.virtual_stages, .micro_batches = micro_batches});
-  validate(schedule);
-  return schedule;
 }
 
 std::vector<Index> slots_of(const Schedule& schedule, Index stage) {
@@ -137,7 +129,8 @@ ExitCode plan(const PlanArguments& a, Index ranks) {
   const RunConfig config = load_run_config(a.config, a.overrides, {.ranks = world, .needs_data = false});
   std::string text;
   if (a.is_schedule) {
-    const Schedule schedule = schedule_of(config, world);
+    const Schedule schedule = StagePlan(config, Mesh(config.parallel, world), 0).schedule;
+    validate(schedule);
     const StageTimes times = *parse_times(a.times);
     text = a.is_json ? schedule_json(config, schedule, times) : schedule_text(config, schedule, times);
   } else {

@@ -63,7 +63,7 @@ TEST(Pipeline, SlowStagesChangeNothing) {
 TEST(Pipeline, MessagesThatAreTakenOnlyWhenAskedForDoNotDeadlock) {
   // Far above what MPI sends without the receiver's help.
   for (const Case& c : cases(world().size()))
-    for (const bool overlap : {true, false}) expect_results_of_plain_loop<ToyWork>(world(), c, 20'000, overlap);
+    for (const bool overlap : {true, false}) expect_results_of_plain_loop<ToyWork>(world(), c, 3'000, overlap);
 }
 
 TEST(Pipeline, SeveralPipelinesSideBySide) {
