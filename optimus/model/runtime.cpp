@@ -20,26 +20,27 @@ MoeShape moe_shape(const ModelConfig& model, Index tp) {
           .norm_topk_prob = model.norm_topk_prob};
 }
 
-/// The TP group where it has other members: alone, a rank takes the paths without communication.
-Communicator* shared_by(const TransformerOptions& options, const ModelGroups& groups) {
-  if (options.split.tp == 1) return nullptr;
-  OPTIMUS_CHECK(groups.tp != nullptr && groups.tp->size() == options.split.tp && groups.tp->rank() == options.split.tp_rank,
-                "a model that is split over TP ranks comes with their group");
-  return groups.tp;
+/// A group where it has other members: alone, a rank takes the paths without communication.
+Communicator* shared_by(Index size, Index rank, Communicator* group) {
+  if (size == 1) return nullptr;
+  OPTIMUS_CHECK(group != nullptr && group->size() == size && group->rank() == rank, "a model that is split over ranks comes with their group");
+  return group;
 }
+Communicator* tp_group(const TransformerOptions& options, const ModelGroups& groups) { return shared_by(options.split.tp, options.split.tp_rank, groups.tp); }
+Communicator* ep_group(const TransformerOptions& options, const ModelGroups& groups) { return shared_by(options.split.ep, options.split.ep_rank, groups.ep); }
 
 }  // namespace
 
 ModelRuntime::ModelRuntime(const TransformerOptions& given, Backend& backend, const ModelGroups& groups, const RuntimeMemory& memory, bool is_planning)
     : options(given),
-      dispatcher(make_dispatcher(given.moe.dispatcher, groups.ep)),
+      dispatcher(make_dispatcher(given.moe.dispatcher, ep_group(given, groups))),
       experts(make_experts(given.moe.implementation)),
-      kv_sharers(make_kv_sharers(given, shared_by(given, groups))),
+      kv_sharers(make_kv_sharers(given, tp_group(given, groups))),
       context{.backend = backend,
               .arena = memory.temporaries,
               .kept = &memory.kept,
               .options = options,
-              .tp = shared_by(given, groups),
+              .tp = tp_group(given, groups),
               .kv_sharers = kv_sharers.get(),
               .wide = wide_of(given.weights),
               .is_planning = is_planning,
@@ -52,8 +53,8 @@ ModelRuntime::ModelRuntime(const TransformerOptions& given, Backend& backend, co
                   .dispatcher = *dispatcher,
                   .config = options.moe,
                   .shape = moe_shape(given.model, given.split.tp),
-                  .tp = shared_by(given, groups),
-                  .ep = groups.ep,
+                  .tp = tp_group(given, groups),
+                  .ep = ep_group(given, groups),
                   .dtype = given.weights,
                   .wide = wide_of(given.weights),
                   .is_planning = is_planning,

@@ -26,7 +26,7 @@ struct ExpertsPart {
 /// What backward needs of the experts besides the layer's input and its routing.
 ///
 /// Memory of a part of t rows on each of P ranks, e experts a rank: C = P * t * min(K, e) slots, which is what happens when every rank's rows choose this rank.
-///   kept:        C * (D + 2 F) elements, 16 C bytes of lists and weights (f64: 20 C), 8 (P t + 1) bytes; all_to_all: 12 t min(K, P) bytes more
+///   kept:        C * (D + 2 F) elements, 16 C bytes of lists and weights (f64: 20 C), 8 (P t + 1) bytes; all_to_all: 12 t min(K, P) + 8 t bytes more
 ///   temporaries: C * (D + F) elements in forward and backward, and what travels: P t (D elements + 8 K bytes); all_to_all: t min(K, P) of the same more
 /// Pages that no row ever reaches take no memory from the system.
 struct ExpertsSaved {

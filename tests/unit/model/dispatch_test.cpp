@@ -114,6 +114,17 @@ TEST(Dispatchers, HaveRoomForAllRowsOfAllRanks) {
   }
 }
 
+TEST(Dispatchers, TakeTheMemoryThatTheFormulaSays) {
+  for (const bool is_all_to_all : {false, true}) {
+    Setting setting(3);
+    const auto dispatcher = make_dispatcher(is_all_to_all ? "all_to_all" : "all_gather", setting.group.get());
+    const Index P = 3, t = 1000, K = 2, D = 4, F = 3, C = P * t * K;
+    (void)allocate_part(setting.context(*dispatcher), {.begin = 0, .count = t}, 2);
+    const Index bytes = C * (D + 2 * F) * 4 + 16 * C + 8 * (P * t + 1) + (is_all_to_all ? 12 * t * K + 8 * (t + 1) : 0);
+    EXPECT_NEAR(static_cast<double>(setting.arena.used()), static_cast<double>(bytes), 64.0 * 16) << "each of 16 tensors begins at a cache line";
+  }
+}
+
 TEST(Dispatchers, OfAnotherNameAreRefused) {
   const auto group = make_dry_communicator(2, 0, "ep");
   EXPECT_THROW((void)make_dispatcher("pigeons", group.get()), ConfigError);
