@@ -3,6 +3,7 @@
 //   mpirun -n 4 build/bench/bench_pipeline [MILLISECONDS of a forward, 12 if not given]
 //
 // Sleeping stages need no core each, so that two cores measure four stages; other programs only ever make a run longer, so the shortest of several counts.
+// On a busy machine start it with `chrt -r 20`: stages then wake up in time.
 
 #include <fmt/format.h>
 #include <time.h>
