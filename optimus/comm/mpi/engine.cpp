@@ -97,7 +97,7 @@ void Engine::poll() {
   State& s = *state_;
   if (s.is_advancing) return;  // what advances polls too
   const WhileSet advancing(s.is_advancing);
-  for (std::size_t i = 0; i < s.progresses.size(); ++i) s.progresses[i]->advance();
+  for (Progress* progress : s.progresses) progress->advance();
 }
 
 void Engine::poll_messages() {

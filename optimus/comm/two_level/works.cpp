@@ -45,12 +45,14 @@ class AllReduce final : public StagedWork {
 
 /// Parts of all members in packed order, and the ways along which they travel.
 class PackedWork : public StagedWork {
- protected:
+ public:
   PackedWork(Levels& levels, DType dtype, Index length)
       : levels_(levels), map_(levels.map), dtype_(dtype), length_(length), part_bytes_(length * dtype_bytes(dtype)) {}
   ~PackedWork() override {
     if (buffer_.data() != nullptr) levels_.store.give_back(std::move(buffer_));
   }
+
+ protected:
   void take_memory() { buffer_ = levels_.store.take(static_cast<Index>(map_.packed().size()) * part_bytes_); }
 
   [[nodiscard]] std::byte* part(Index k) const { return buffer_.data() + k * part_bytes_; }

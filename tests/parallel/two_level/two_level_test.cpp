@@ -181,6 +181,29 @@ const Nodes kNodes[] = {
 };
 INSTANTIATE_TEST_SUITE_P(All, TwoLevel, testing::ValuesIn(kNodes), [](const auto& test) { return test.param.name; });
 
+TEST(TwoLevelFailures, AnAbsentMemberIsAnErrorForThoseWhoWaitForIt) {
+  const Index size = world().size();
+  if (size < 3) return;
+  auto flat = world().split(0, world().rank(), "dp");
+  auto node = split_by([size](Index rank) { return rank < size - 2 ? Index{0} : Index{1}; })(*flat);
+  auto comm = make_two_level_communicator(std::move(flat), std::move(node));
+  mpi().set_time_limit(0.2);
+  const Index absent = size - 1;
+  if (world().rank() != absent) {
+    Tensor data(DType::kF32, 5000);
+    try {
+      comm->all_reduce(data.view(), Reduce::kSum);
+      ADD_FAILURE() << "nothing was thrown on rank " << world().rank();
+    } catch (const CommError& error) {
+      EXPECT_NE(std::string(error.what()).find("no progress for"), std::string::npos) << error.what();
+    }
+  }
+  // Its messages stay behind: MPI may give the mark of a freed group to the next one, which would receive them.
+  (void)comm.release();
+  mpi().set_time_limit(kTimeLimit);
+  world().barrier();
+}
+
 TEST(ReductionGroup, HasTwoLevelsWhereSeveralNodesAndSeveralMembersOfOneTakePart) {
   // Seen by the groups that it is made of: with a link for each name, totals list them.
   const auto names = [](std::string_view two_level, const std::function<Index(Index)>& node_of) {
