@@ -58,6 +58,7 @@ View norm_again(const ModelContext& c, Scratch& scratch, const Projection& p, co
 void project(const ModelContext& c, const Projection& p, ConstView n_TD, const ProjectionSaved& s) {
   const auto& clip = c.model().clip_qkv;
   ops::linear_forward(c.backend, n_TD, p.w_OD, s.raw);
+  c.poll();
   if (p.gain_O.exists()) norm(c, p, s);
   if (clip) ops::clamp_forward(c.backend, p.gain_O.exists() ? s.out : s.raw, *clip, s.out);
   if (p.is_rotated) ops::rope(c.backend, s.out, c.positions_T, c.cos_PA, c.sin_PA, c.model().head_size(), false);
@@ -73,7 +74,8 @@ void project_backward(const ModelContext& c, const Projection& p, ConstView n_TD
     ops::clamp_backward(c.backend, d, p.gain_O.exists() ? norm_again(c, scratch, p, s) : s.raw, *clip, d);
   }
   if (p.gain_O.exists()) norm_backward(c, p, s, d, dgain_O);
-  ops::linear_backward_weight(c.backend, d, n_TD, dw_OD);
+  c.weight_gradient({.dy = d, .x = n_TD, .dw = dw_OD, .segments_e = {}});
+  c.poll();
 }
 
 /// dn += d W. Of heads that several ranks hold, each does a part of the rows: the sum over the ranks has all of them once.
@@ -81,6 +83,7 @@ void kv_backward_input(const ModelContext& c, ConstView d_TG, ConstView w_GD, Vi
   IndexRange own{.begin = 0, .count = c.rows()};
   if (c.kv_sharers != nullptr) own = uneven_part(c.rows(), c.kv_sharers->size(), c.kv_sharers->rank());
   const Index end = own.begin + own.count;
+  c.poll();
   ops::linear_backward_input(c.backend, d_TG.rows(own.begin, end), w_GD, dn_TD.rows(own.begin, end), Write::kAccumulate);
 }
 
@@ -121,17 +124,21 @@ void attention_project(const ModelContext& c, const AttentionWeights& w, ConstVi
 void attention_block_forward(const ModelContext& c, const AttentionWeights& w, ConstView n_TD, const AttentionSaved& s, View y_TD) {
   attention_project(c, w, n_TD, s);
   ops::attention_forward(c.backend, attention_shape(c), s.q.out, s.k.out, s.v.out, {}, s.o_TQ, s.lse_BHS);
+  c.poll();
   if (y_TD.exists()) ops::linear_forward(c.backend, s.o_TQ, w.w_o_DQ, y_TD);
 }
 
 void attention_block_backward(const ModelContext& c, const AttentionWeights& w, ConstView n_TD, const AttentionSaved& s, ConstView dy_TD, View dn_TD,
                               const AttentionWeights& dw) {
   Scratch scratch(c.arena);
-  const View do_TQ = scratch.like(s.o_TQ), dq_TQ = scratch.like(s.q.out), dk_TG = scratch.like(s.k.out), dv_TG = scratch.like(s.v.out);
+  const View do_TQ = scratch.like(s.o_TQ), dq_TQ = c.operand_like(s.q.out), dk_TG = c.operand_like(s.k.out), dv_TG = c.operand_like(s.v.out);
 
-  ops::linear_backward_weight(c.backend, dy_TD, s.o_TQ, dw.w_o_DQ);
+  c.weight_gradient({.dy = dy_TD, .x = s.o_TQ, .dw = dw.w_o_DQ, .segments_e = {}});
+  c.poll();
   ops::linear_backward_input(c.backend, dy_TD, w.w_o_DQ, do_TQ, Write::kOverwrite);
+  c.poll();
   ops::attention_backward(c.backend, attention_shape(c), do_TQ, {s.q.out, s.k.out, s.v.out, {}, s.o_TQ, s.lse_BHS}, {dq_TQ, dk_TG, dv_TG});
+  c.poll();
   if (c.kv_sharers != nullptr) {
     // Each has the queries of other heads: together they make the gradient of the one head that all hold.
     c.kv_sharers->all_reduce(dk_TG, Reduce::kSum);

@@ -6,6 +6,7 @@
 // sequence parallelism.
 
 #include "optimus/backend/backend.hpp"
+#include "optimus/model/moe/weight_products.hpp"
 #include "optimus/model/transformer.hpp"
 
 namespace optimus {
@@ -15,10 +16,12 @@ struct ModelContext {
   Arena& arena;  ///< of temporaries
   Arena* kept;   ///< of what backward needs
   const TransformerOptions& options;
-  Communicator* tp;          ///< the ranks that share every layer; nullptr: this one alone
-  Communicator* kv_sharers;  ///< those of them that hold the same key and value head; nullptr: no other does
-  DType wide;                ///< of statistics: f32, or f64 beside f64
-  bool is_planning;          ///< memory does not exist: nothing may be read from it or written to it on the host
+  Communicator* tp;                                ///< the ranks that share every layer; nullptr: this one alone
+  Communicator* kv_sharers;                        ///< those of them that hold the same key and value head; nullptr: no other does
+  DType wide;                                      ///< of statistics: f32, or f64 beside f64
+  bool is_planning;                                ///< memory does not exist: nothing may be read from it or written to it on the host
+  const std::function<void()>* on_poll = nullptr;  ///< told of every poll()
+  WeightProducts* deferred = nullptr;              ///< takes the weight gradients, to be made later; nullptr: they are made at once
   Index sequences = 0, sequence_length = 0;
   View positions_T, cos_PA, sin_PA;  ///< rotary positions of the rows; tables of [positions, A / 2]
 
@@ -41,6 +44,21 @@ struct ModelContext {
   [[nodiscard]] Index kv_size() const { return kv_heads() * model().head_size(); }
   [[nodiscard]] Index intermediate_size() const { return model().intermediate_size / options.split.tp; }
   [[nodiscard]] IndexRange vocabulary() const { return uneven_part(model().vocab_size, options.split.tp, options.split.tp_rank); }
+
+  /// Lets transfers go on, between two pieces of work.
+  void poll() const {
+    if (on_poll != nullptr) (*on_poll)();
+  }
+  /// Now or later.
+  void weight_gradient(const WeightProduct& product) const {
+    if (deferred != nullptr) deferred->push_back(product);
+    else make_weight_gradient(backend, product);
+  }
+  /// Memory for what weight gradients are made of: among the temporaries, or kept where they are made later.
+  [[nodiscard]] View operand(DType type, Shape shape) const { return (deferred != nullptr ? *kept : arena).alloc(type, shape); }
+  [[nodiscard]] View operand_like(ConstView other) const { return operand(other.dtype(), other.shape()); }
+  /// For what is computed again in backward: where operands lie.
+  [[nodiscard]] ModelContext recomputation() const { return deferred != nullptr ? *this : temporary(); }
 
   /// The same, where nothing is kept: what would be lies among the temporaries.
   [[nodiscard]] ModelContext temporary() const {

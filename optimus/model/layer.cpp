@@ -6,20 +6,15 @@
 namespace optimus {
 namespace {
 
-void allocate_kept_feed_forward(const LayerContext& lc, LayerSaved& s) {
-  if (lc.moe != nullptr) s.moe.experts = lc.experts->allocate(*lc.moe, lc.c.rows());
-  else s.mlp = allocate_mlp(lc.c);
-}
-
-/// Memory among the temporaries.
-void allocate_feed_forward(const LayerContext& lc, LayerSaved& s) {
+/// Memory where `c` keeps things.
+void allocate_feed_forward(const LayerContext& lc, const ModelContext& c, LayerSaved& s) {
   if (lc.moe == nullptr) {
-    s.mlp = allocate_mlp(lc.c.temporary());
+    s.mlp = allocate_mlp(c);
     return;
   }
   MoeContext moe = *lc.moe;
-  moe.kept = &moe.arena;
-  s.moe.experts = lc.experts->allocate(moe, lc.c.rows());
+  moe.kept = c.kept;
+  s.moe.experts = lc.experts->allocate(moe, c.rows());
 }
 
 /// Memory of what forward makes and then lets go.
@@ -31,7 +26,7 @@ void allocate_dropped(const LayerContext& lc, LayerSaved& s) {
     s.n2 = allocate_norm(c);
   }
   if (recompute.attention) s.attention = allocate_attention(c);
-  if (recompute.moe) allocate_feed_forward(lc, s);
+  if (recompute.moe) allocate_feed_forward(lc, c, s);
 }
 
 /// h = x + attention(norm(x))
@@ -50,16 +45,16 @@ void feed_forward_backward(const LayerContext& lc, const LayerWeights& w, LayerS
   Scratch scratch(lc.c.arena);
   const RecomputeConfig& recompute = lc.c.options.recompute;
   if (recompute.norm) {
-    s.n2 = allocate_norm(lc.c.temporary());
+    s.n2 = allocate_norm(lc.c.recomputation());
     norm_forward(lc.c, w.post_attention_norm_D, s.h_lD, s.n2);
   }
   const ConstView n_TD = gather_rows(lc.c, s.n2.y_lD);
   if (recompute.moe) {
-    allocate_feed_forward(lc, s);
+    allocate_feed_forward(lc, lc.c.recomputation(), s);
     if (lc.moe != nullptr) lc.experts->forward(*lc.moe, w.moe.experts, n_TD, s.moe.routing, s.moe.experts, {});
     else mlp_forward(lc.c, w.mlp, n_TD, s.mlp, {});
   }
-  const ConstView dy_TD = gather_rows(lc.c, d_lD);
+  const ConstView dy_TD = gather_changing_rows(lc.c, d_lD);
   const View dn_lD = scratch.like(d_lD), dn_TD = partial_rows(lc.c, dn_lD);
   if (lc.moe != nullptr) moe_backward(*lc.moe, *lc.experts, w.moe, n_TD, s.moe, {.dy_TD = dy_TD, .losses = losses, .dx_TD = dn_TD, .dw = dw.moe});
   else mlp_backward(lc.c, w.mlp, n_TD, s.mlp, dy_TD, dn_TD, dw.mlp);
@@ -72,15 +67,15 @@ void attention_part_backward(const LayerContext& lc, const LayerWeights& w, Laye
   Scratch scratch(lc.c.arena);
   const RecomputeConfig& recompute = lc.c.options.recompute;
   if (recompute.norm) {
-    s.n1 = allocate_norm(lc.c.temporary());
+    s.n1 = allocate_norm(lc.c.recomputation());
     norm_forward(lc.c, w.input_norm_D, s.x_lD, s.n1);
   }
   const ConstView n_TD = gather_rows(lc.c, s.n1.y_lD);
   if (recompute.attention) {
-    s.attention = allocate_attention(lc.c.temporary());
+    s.attention = allocate_attention(lc.c.recomputation());
     attention_block_forward(lc.c, w.attention, n_TD, s.attention, {});
   }
-  const ConstView dy_TD = gather_rows(lc.c, d_lD);
+  const ConstView dy_TD = gather_changing_rows(lc.c, d_lD);
   const View dn_lD = scratch.like(d_lD), dn_TD = partial_rows(lc.c, dn_lD);
   attention_block_backward(lc.c, w.attention, n_TD, s.attention, dy_TD, dn_TD, dw.attention);
   sum_rows(lc.c, dn_TD, dn_lD);
@@ -99,7 +94,7 @@ LayerSaved allocate_layer(const LayerContext& lc, const RoutingStatistics& stati
     s.n2 = allocate_norm(lc.c);
   }
   if (!recompute.attention) s.attention = allocate_attention(lc.c);
-  if (!recompute.moe) allocate_kept_feed_forward(lc, s);
+  if (!recompute.moe) allocate_feed_forward(lc, lc.c, s);
   return s;
 }
 

@@ -22,6 +22,7 @@ Network::Network(const TransformerOptions& options, Backend& backend, const Mode
       saved_(memory.slots.size()) {
   for (std::size_t slot = 0; slot < saved_.size(); ++slot) {
     saved_[slot].layers.resize(static_cast<std::size_t>(range_.count()));
+    saved_[slot].products.resize(saved_[slot].layers.size());
     saved_[slot].begin = slots_[slot].used();
   }
   if (model_.is_moe) counts_LE_.resize(static_cast<std::size_t>(checked_mul(range_.count(), model_.num_experts)));
@@ -31,6 +32,11 @@ void Network::bind(std::span<const View> weights, std::span<const View> gradient
   weights_ = bind_weights(runtime_.options, "weight", runtime_.options.weights, weights);
   has_gradients_ = !gradients.empty();
   if (has_gradients_) gradients_ = bind_weights(runtime_.options, "gradient", runtime_.options.gradients, gradients);
+}
+
+void Network::set_hooks(TransformerHooks hooks) {
+  hooks_ = std::move(hooks);
+  runtime_.set_poll(hooks_.poll ? &hooks_.poll : nullptr);
 }
 
 void Network::check(const MicroBatch& batch) const {
@@ -58,6 +64,7 @@ Network::Saved& Network::begin(Index slot, const MicroBatch& batch) {
   arena.release_to(s.begin);
   runtime_.keep_in(arena);
   runtime_.set_rows(batch.sequences, batch.sequence_length, 0);
+  for (WeightProducts& products : s.products) products.clear();
   s.lse_squares = s.lm_loss_sum = 0;
   if (!model_.is_moe) return s;
   const Index groups = balance_options_.is_by_sequence ? batch.sequences : 1;
@@ -78,7 +85,7 @@ void Network::will_read(Index layer) const {
 
 void Network::has_gradients(Index layer) const {
   if (hooks_.poll) hooks_.poll();
-  if (hooks_.after_backward) hooks_.after_backward(layer);
+  if (hooks_.after_backward && !is_split_) hooks_.after_backward(layer);
 }
 
 /// The input of the first own layer.
@@ -154,6 +161,7 @@ void Network::backward_layers(Saved& s, const LossScale& scale, const GlobalExpe
       losses = {.dp_GE = dp_GE, .z_scale = scale.z / static_cast<double>(model_.num_hidden_layers * context_.rows())};
     }
     const auto at = static_cast<std::size_t>(layer);
+    runtime_.defer_to(is_split_ ? &s.products[at] : nullptr);
     layer_backward(runtime_.layer_context(), weights_.layers[at], s.layers[at], losses, d_lD, gradients_.layers[at]);
     has_gradients(range_.begin + layer);
   }
@@ -161,17 +169,52 @@ void Network::backward_layers(Saved& s, const LossScale& scale, const GlobalExpe
 
 MicroBatchResult Network::backward(Index slot, const MicroBatch& batch, const LossScale& scale, const GlobalExpertCounts& global, const StageRows& received,
                                    const StageRows& sent) {
-  OPTIMUS_CHECK(context_.is_planning || !model_.is_moe || balance_options_.is_global != global.counts_LE.empty(),
-                "scope global_batch, and no other, comes with counts of the global batch");
+  is_split_ = false;
+  return backward(resume(slot, batch), batch, scale, global, received, sent);
+}
+
+MicroBatchResult Network::backward_input(Index slot, const MicroBatch& batch, const LossScale& scale, const GlobalExpertCounts& global,
+                                         const StageRows& received, const StageRows& sent) {
+  OPTIMUS_CHECK(runtime_.options.splits_backward, "a backward in two parts needs memory for what lies between them");
+  is_split_ = true;
+  const MicroBatchResult result = backward(resume(slot, batch), batch, scale, global, received, sent);
+  is_split_ = false;
+  return result;
+}
+
+void Network::backward_weight(Index slot) {
   Saved& s = saved_[static_cast<std::size_t>(slot)];
+  if (range_.has_head) has_gradients(model_.num_hidden_layers);
+  for (Index layer = range_.count() - 1; layer >= 0; --layer) {
+    WeightProducts& products = s.products[static_cast<std::size_t>(layer)];
+    for (const WeightProduct& product : products) {
+      make_weight_gradient(context_.backend, product);
+      context_.poll();
+    }
+    products.clear();
+    has_gradients(range_.begin + layer);
+  }
+  if (range_.has_embedding) has_gradients(-1);
+}
+
+/// Back to a micro-batch that has had its forward.
+Network::Saved& Network::resume(Index slot, const MicroBatch& batch) {
   runtime_.keep_in(slots_[static_cast<std::size_t>(slot)]);
   runtime_.set_rows(batch.sequences, batch.sequence_length, 0);
+  return saved_[static_cast<std::size_t>(slot)];
+}
+
+MicroBatchResult Network::backward(Saved& s, const MicroBatch& batch, const LossScale& scale, const GlobalExpertCounts& global, const StageRows& received,
+                                   const StageRows& sent) {
+  OPTIMUS_CHECK(context_.is_planning || !model_.is_moe || balance_options_.is_global != global.counts_LE.empty(),
+                "scope global_batch, and no other, comes with counts of the global batch");
   if (model_.is_moe && received.counts_GE.exists()) ops::copy(context_.backend, received.counts_GE, s.total_GE);
   if (model_.is_moe && sent.counts_GE.exists()) ops::copy(context_.backend, s.total_GE, sent.counts_GE);
   const View d_lD = range_.has_head ? s.d_lD : received.rows_TD;
   if (range_.has_head) has_gradients(model_.num_hidden_layers);
   const MicroBatchResult result = finish(s, batch, global);
   backward_layers(s, scale, global, d_lD);
+  runtime_.defer_to(nullptr);
   if (!range_.has_embedding) {
     ops::copy(context_.backend, d_lD, sent.rows_TD);
     return result;

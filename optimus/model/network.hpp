@@ -23,12 +23,16 @@ class Network {
 
   void bind(std::span<const View> weights, std::span<const View> gradients);
   void set_probe(Transformer::Probe probe) { probe_ = std::move(probe); }
-  void set_hooks(TransformerHooks hooks) { hooks_ = std::move(hooks); }
+  void set_hooks(TransformerHooks hooks);
   [[nodiscard]] std::span<const std::int64_t> expert_counts() const { return counts_LE_; }
 
   void forward(Index slot, const MicroBatch& batch, const LossScale& scale, const StageRows& received, const StageRows& sent);
   MicroBatchResult backward(Index slot, const MicroBatch& batch, const LossScale& scale, const GlobalExpertCounts& global, const StageRows& received,
                             const StageRows& sent);
+  /// backward without the weight gradients of linear layers, which backward_weight makes later.
+  MicroBatchResult backward_input(Index slot, const MicroBatch& batch, const LossScale& scale, const GlobalExpertCounts& global, const StageRows& received,
+                                  const StageRows& sent);
+  void backward_weight(Index slot);
   MicroBatchResult forward_only(const MicroBatch& batch, const StageRows& received, const StageRows& sent, const LogitsSink& sink);
 
  private:
@@ -36,18 +40,22 @@ class Network {
   struct Saved {
     Index begin = 0;  ///< of its memory in the slot's arena; in the first slot the tables lie before it
     std::vector<LayerSaved> layers;
-    View counts_LGE, sums_LGE;  ///< of the own layers
-    View total_GE;              ///< of all layers so far; in backward, of all layers
-    View d_lD;                  ///< gradient of the last layer's output, on the chunk with the head
-    double lse_squares = 0;     ///< sum over own layers and rows
+    std::vector<WeightProducts> products;  ///< of each layer, put off
+    View counts_LGE, sums_LGE;             ///< of the own layers
+    View total_GE;                         ///< of all layers so far; in backward, of all layers
+    View d_lD;                             ///< gradient of the last layer's output, on the chunk with the head
+    double lse_squares = 0;                ///< sum over own layers and rows
     double lm_loss_sum = 0;
   };
 
   Saved& begin(Index slot, const MicroBatch& batch);
+  Saved& resume(Index slot, const MicroBatch& batch);
   void check(const MicroBatch& batch) const;
   [[nodiscard]] View first_rows(const MicroBatch& batch, const StageRows& received);
   void run_layer(Saved& s, Index layer, View x_lD, View y_lD);
   double run_head(const MicroBatch& batch, const HeadCall& call);
+  MicroBatchResult backward(Saved& s, const MicroBatch& batch, const LossScale& scale, const GlobalExpertCounts& global, const StageRows& received,
+                            const StageRows& sent);
   void backward_layers(Saved& s, const LossScale& scale, const GlobalExpertCounts& global, View d_lD);
   void add_counts(Saved& s, const StageRows& received, const StageRows& sent) const;
   [[nodiscard]] Balance balance(const Saved& s, const GlobalExpertCounts& global) const;
@@ -64,6 +72,7 @@ class Network {
   BalanceOptions balance_options_;
   ModelWeights weights_, gradients_;
   bool has_gradients_ = false;
+  bool is_split_ = false;     ///< of the backward under way: its weight gradients are put off
   std::vector<Saved> saved_;  ///< of each slot
   std::vector<std::int64_t> counts_LE_;
   Transformer::Probe probe_;

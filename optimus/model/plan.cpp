@@ -58,7 +58,12 @@ ActivationPlan plan_activations(const TransformerOptions& options) {
   if (options.has_backward) {
     network.bind(weights, unreal_parameters(options, options.gradients));
     network.forward(0, largest, {}, before, after);
-    (void)network.backward(0, largest, {}, {}, after, before);
+    if (options.splits_backward) {
+      (void)network.backward_input(0, largest, {}, {}, after, before);
+      network.backward_weight(0);
+    } else {
+      (void)network.backward(0, largest, {}, {}, after, before);
+    }
   } else {
     network.bind(weights, {});
     (void)network.forward_only(largest, before, after, {});

@@ -71,6 +71,16 @@ void ModelRuntime::keep_in(Arena& arena) {
   moe_context.kept = &arena;
 }
 
+void ModelRuntime::defer_to(WeightProducts* list) {
+  context.deferred = list;
+  moe_context.deferred = list;
+}
+
+void ModelRuntime::set_poll(const std::function<void()>* on_poll) {
+  context.on_poll = on_poll;
+  moe_context.on_poll = on_poll;
+}
+
 void ModelRuntime::set_rows(Index sequences, Index sequence_length, Index first_position) {
   context.sequences = sequences;
   context.sequence_length = sequence_length;

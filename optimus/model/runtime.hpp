@@ -23,6 +23,10 @@ struct ModelRuntime {
 
   /// What backward needs lies in `arena` from here on.
   void keep_in(Arena& arena);
+  /// Weight gradients go to `list` from here on; nullptr: they are made at once.
+  void defer_to(WeightProducts* list);
+  /// Told of every poll() of the blocks from here on; must outlive this. nullptr: nobody.
+  void set_poll(const std::function<void()>* on_poll);
   /// Rows of the next computation: positions first, first + 1, … of each sequence.
   void set_rows(Index sequences, Index sequence_length, Index first_position);
   [[nodiscard]] LayerContext layer_context() const { return {context, options.model.is_moe ? &moe_context : nullptr, experts.get()}; }

@@ -8,9 +8,16 @@ namespace optimus {
 
 ConstView gather_rows(const ModelContext& c, ConstView x_lD) {
   if (!c.is_sequence_parallel()) return x_lD;
-  const View x_TD = c.arena.alloc(x_lD.dtype(), {c.rows(), x_lD.size(1)});
+  const View x_TD = c.operand(x_lD.dtype(), {c.rows(), x_lD.size(1)});
   c.tp->all_gather(x_lD, x_TD);
   return x_TD;
+}
+
+ConstView gather_changing_rows(const ModelContext& c, ConstView d_lD) {
+  if (c.is_sequence_parallel() || c.deferred == nullptr) return gather_rows(c, d_lD);
+  const View copy_TD = c.operand_like(d_lD);
+  ops::copy(c.backend, d_lD, copy_TD);
+  return copy_TD;
 }
 
 View partial_rows(const ModelContext& c, View y_lD) { return c.is_sequence_parallel() ? c.arena.alloc(y_lD.dtype(), {c.rows(), y_lD.size(1)}) : y_lD; }

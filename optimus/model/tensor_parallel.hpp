@@ -9,8 +9,10 @@
 
 namespace optimus {
 
-/// All rows of the micro-batch: x_lD itself, or gathered among the temporaries.   Collective: over c.tp, as everything here.
+/// All rows of the micro-batch: x_lD itself, or gathered into memory for operands.   Collective: over c.tp, as everything here.
 [[nodiscard]] ConstView gather_rows(const ModelContext& c, ConstView x_lD);
+/// The same of rows that change before weight gradients made later have read them.
+[[nodiscard]] ConstView gather_changing_rows(const ModelContext& c, ConstView d_lD);
 
 /// Where this rank's part of a sum goes that sum_rows brings to y_lD: y_lD itself, or temporaries for all rows.
 [[nodiscard]] View partial_rows(const ModelContext& c, View y_lD);

@@ -55,6 +55,11 @@ MicroBatchResult Transformer::stage_backward(Index slot, const MicroBatch& batch
                                              const StageRows& received, const StageRows& sent) {
   return impl_->network.backward(slot, batch, scale, global_counts, received, sent);
 }
+MicroBatchResult Transformer::stage_backward_input(Index slot, const MicroBatch& batch, const LossScale& scale, const GlobalCounts& global_counts,
+                                                   const StageRows& received, const StageRows& sent) {
+  return impl_->network.backward_input(slot, batch, scale, global_counts, received, sent);
+}
+void Transformer::stage_backward_weight(Index slot) { impl_->network.backward_weight(slot); }
 MicroBatchResult Transformer::stage_forward_only(const MicroBatch& batch, const StageRows& received, const StageRows& sent, const LogitsSink& sink) {
   return impl_->network.forward_only(batch, received, sent, sink);
 }

@@ -39,6 +39,7 @@ struct TransformerOptions {
   Index micro_batch = 1;          ///< largest number of sequences in a micro-batch
   Index sequence_length = 1;      ///< longest sequence
   bool overlap = true;            ///< communicate while computing, where a block can; the results are the same bits
+  bool splits_backward = false;   ///< memory for stage_backward_input and stage_backward_weight
   bool has_backward = true;       ///< false: forward only, with memory for that alone
 
   std::optional<LayerRange> layers;  ///< of a pipeline's chunk; none: the whole model
@@ -129,6 +130,12 @@ class Transformer {
   /// The chunk's backward of the micro-batch in `slot`; `received.rows_TD` is used up. The result has the sums of this chunk's layers and, on the last, the loss.
   MicroBatchResult stage_backward(Index slot, const MicroBatch& batch, const LossScale& scale, const GlobalCounts& global_counts, const StageRows& received,
                                   const StageRows& sent);
+  /// stage_backward in two parts, with the same bits. The first makes what the chunk before waits for; the weight gradients of linear layers are left for the
+  /// second, which may come any time later, before the slot's next forward. after_backward is told of all layers in the second part. Between the parts the slot keeps
+  /// what the second reads. The second parts come in the order of the first.
+  MicroBatchResult stage_backward_input(Index slot, const MicroBatch& batch, const LossScale& scale, const GlobalCounts& global_counts,
+                                        const StageRows& received, const StageRows& sent);
+  void stage_backward_weight(Index slot);
   /// One chunk's forward that no backward follows; losses on the last chunk.
   MicroBatchResult stage_forward_only(const MicroBatch& batch, const StageRows& received, const StageRows& sent, const LogitsSink& sink = {});
 

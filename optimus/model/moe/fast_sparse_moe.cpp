@@ -136,7 +136,7 @@ class FastSparseMoe : public Experts {
     Scratch scratch(c.arena);
     const View segments_e = part.plan.segments_e;
     const DispatchPlan plan = plan_for(part.plan, traffic.rows.arrived_NW.size(0));
-    const View dy_all_RD = scratch.like(part.x_RD), dact_all_RF = scratch.like(part.gate_RF), dweight_R = scratch.like(part.weight_R);
+    const View dy_all_RD = c.operand_like(part.x_RD), dact_all_RF = c.operand_like(part.gate_RF), dweight_R = scratch.like(part.weight_R);
     const View dy_RD = for_products(c, part, dy_all_RD), dact_RF = for_products(c, part, dact_all_RF), x_RD = for_products(c, part, part.x_RD);
 
     ops::gather_rows(c.backend, traffic.rows.arrived_NW, plan, dy_all_RD);
@@ -146,21 +146,22 @@ class FastSparseMoe : public Experts {
     ops::expert_swiglu_backward(c.backend, dact_all_RF, part.gate_RF, part.up_RF, part.weight_R, segments_e,
                                 {part.gate_RF, part.up_RF, dact_all_RF, dweight_R});
     const View dgate_RF = for_products(c, part, part.gate_RF), dup_RF = for_products(c, part, part.up_RF), weighted_act_RF = dact_RF;
-    ops::grouped_linear_backward_weight(c.backend, dy_RD, weighted_act_RF, segments_e, dw.w_down_eDF);
+    c.weight_gradient({.dy = dy_RD, .x = weighted_act_RF, .dw = dw.w_down_eDF, .segments_e = segments_e});
     c.poll();
 
-    const View dx_RD = dy_RD;  // dy_RD has been used up
+    const View dx_all_RD = c.deferred != nullptr ? scratch.like(dy_all_RD) : dy_all_RD;  // dy_RD has been used up
+    const View dx_RD = for_products(c, part, dx_all_RD);
     ops::grouped_linear_backward_input(c.backend, dgate_RF, w.w_gate_eFD, segments_e, dx_RD, Write::kOverwrite);
     c.poll();
     ops::grouped_linear_backward_input(c.backend, dup_RF, w.w_up_eFD, segments_e, dx_RD, Write::kAccumulate);
-    ops::scatter_rows(c.backend, dy_all_RD, plan, traffic.rows.sums_NW, Write::kOverwrite);
+    ops::scatter_rows(c.backend, dx_all_RD, plan, traffic.rows.sums_NW, Write::kOverwrite);
     ops::slot_weights_backward(c.backend, dweight_R, plan, traffic.weight.sums_NW);
     c.dispatcher.start_combine(c, part.route, traffic.rows);
     c.dispatcher.start_combine(c, part.route, traffic.weight);
 
-    ops::grouped_linear_backward_weight(c.backend, dgate_RF, x_RD, segments_e, dw.w_gate_eFD);
+    c.weight_gradient({.dy = dgate_RF, .x = x_RD, .dw = dw.w_gate_eFD, .segments_e = segments_e});
     c.poll();
-    ops::grouped_linear_backward_weight(c.backend, dup_RF, x_RD, segments_e, dw.w_up_eFD);
+    c.weight_gradient({.dy = dup_RF, .x = x_RD, .dw = dw.w_up_eFD, .segments_e = segments_e});
     c.poll();
   }
 };

@@ -114,23 +114,27 @@ class ReferenceSparseMoe : public Experts {
     c.dispatcher.prepare_combine(c, s.route, g.dx_TD, dx);
     c.dispatcher.prepare_combine(c, s.route, g.dweight_TK, dweight);
     const Index at_hand = c.dispatcher.rows_at_hand(c, s.route);
-    const View dy_expert_ND = scratch.like(dx.sums_NW), dact_NF = scratch.alloc(c.dtype, {at_hand, c.shape.intermediate_size});
+    // Of one expert at a time, over and over; of all of them where the weight gradients are made later.
+    const View dy_experts_RD = c.deferred != nullptr ? c.operand_like(s.x_RD) : scratch.like(dx.sums_NW);
+    const View dact_experts_RF = c.deferred != nullptr ? c.operand_like(s.gate_RF) : scratch.alloc(c.dtype, {at_hand, c.shape.intermediate_size});
+    const View dx_expert_ND = c.deferred != nullptr ? scratch.like(dx.sums_NW) : dy_experts_RD;
     const View dweight_N = scratch.alloc(c.wide, {at_hand}), dweight_expert_NK = scratch.like(dweight.sums_NW);
     ops::fill_zero(c.backend, dx.sums_NW);
     ops::fill_zero(c.backend, dweight.sums_NW);
     for (Index expert = 0, begin = 0; expert < local_experts(c).count; ++expert) {
       const OneExpert one = find_expert(c, index.arrived_NW, s, expert, begin);
       const Index n = one.x_nD.size(0);
+      const Index at = c.deferred != nullptr ? begin : 0;
       begin += n;
-      const View dy_nD = dy_expert_ND.rows(0, n), dact_nF = dact_NF.rows(0, n), dweight_n = dweight_N.rows(0, n);
-      const View dgate_nF = one.gate_nF, dup_nF = one.up_nF, weighted_act_nF = dact_nF, dx_nD = dy_nD;  // in place
+      const View dy_nD = dy_experts_RD.rows(at, at + n), dact_nF = dact_experts_RF.rows(at, at + n), dx_nD = dx_expert_ND.rows(0, n);
+      const View dgate_nF = one.gate_nF, dup_nF = one.up_nF, weighted_act_nF = dact_nF, dweight_n = dweight_N.rows(0, n);  // in place
       ops::gather_rows(c.backend, dy.arrived_NW, one.plan, dy_nD);
       ops::linear_backward_input(c.backend, dy_nD, w.w_down_eDF[expert], dact_nF, Write::kOverwrite);
       ops::expert_swiglu_backward(c.backend, dact_nF, one.gate_nF, one.up_nF, one.weight_n, one.plan.segments_e,
                                   {dgate_nF, dup_nF, weighted_act_nF, dweight_n});
-      ops::linear_backward_weight(c.backend, dy_nD, weighted_act_nF, g.dw.w_down_eDF[expert]);
-      ops::linear_backward_weight(c.backend, dgate_nF, one.x_nD, g.dw.w_gate_eFD[expert]);
-      ops::linear_backward_weight(c.backend, dup_nF, one.x_nD, g.dw.w_up_eFD[expert]);
+      c.weight_gradient({.dy = dy_nD, .x = weighted_act_nF, .dw = g.dw.w_down_eDF[expert], .segments_e = {}});
+      c.weight_gradient({.dy = dgate_nF, .x = one.x_nD, .dw = g.dw.w_gate_eFD[expert], .segments_e = {}});
+      c.weight_gradient({.dy = dup_nF, .x = one.x_nD, .dw = g.dw.w_up_eFD[expert], .segments_e = {}});
       ops::linear_backward_input(c.backend, dgate_nF, w.w_gate_eFD[expert], dx_nD, Write::kOverwrite);
       ops::linear_backward_input(c.backend, dup_nF, w.w_up_eFD[expert], dx_nD, Write::kAccumulate);
       ops::scatter_rows(c.backend, dx_nD, one.plan, dx.sums_NW, Write::kAccumulate);

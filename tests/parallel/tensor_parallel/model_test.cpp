@@ -58,13 +58,15 @@ TEST_P(TensorParallel, GivesTheLossesAndGradientsOfOneRankInDouble) {
   test::expect_as_on_one_rank(given, shared_by(), all, test::scale_of(all, 0.7, 0.3), "ref", 1e-12);
 }
 
-TEST_P(TensorParallel, GivesTheLossesAndGradientsOfOneRankInSinglePrecision) {
+class TensorParallelOnCpu : public TensorParallel {};
+
+TEST_P(TensorParallelOnCpu, GivesTheLossesAndGradientsOfOneRankInSinglePrecision) {
   const TransformerOptions given = options(DType::kF32);
   const test::Rows all = rows(given);
   test::expect_as_on_one_rank(given, shared_by(), all, test::scale_of(all, 0.7, 0.3), "cpu_one_thread", 1e-5);
 }
 
-TEST_P(TensorParallel, HasTheSameBitsForEveryRecomputation) {
+TEST_P(TensorParallelOnCpu, HasTheSameBitsForEveryRecomputation) {
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     std::string kept;
     for (const int subset : {0, 1, 2, 4, 7}) {
@@ -76,6 +78,54 @@ TEST_P(TensorParallel, HasTheSameBitsForEveryRecomputation) {
       for (int step = 0; step < 2; ++step) model.forward_backward(all, test::scale_of(all, 0.7, 0.3));
       if (subset == 0) kept = model.parameters().gradient_bytes();
       EXPECT_TRUE(model.parameters().gradient_bytes() == kept) << "norm, attention, moe = " << subset << ", " << dtype_name(dtype);
+    }
+  }
+}
+
+TEST(TensorParallelBackward, InTwoPartsHasTheSameBits) {
+  for (const bool sequence_parallel : {false, true}) {
+    for (const bool is_moe : {false, true}) {
+      for (const bool recomputes : {false, true}) {
+        TransformerOptions options{
+            .model = shared_model(is_moe), .moe = {}, .recompute = {recomputes, recomputes, recomputes}, .sequence_length = 8, .slots = 2};
+        options.model.num_key_value_heads = 1;
+        const test::Rows rows[] = {test::random_rows(options.model, 1, 8, 1), test::random_rows(options.model, 1, 8, 2)};
+        std::string gradients[2];
+        for (const bool is_split : {false, true}) {
+          options.splits_backward = is_split;
+          test::SplitModel model(options, {.tp = test::world().size(), .ep = 1, .sequence_parallel = sequence_parallel}, "cpu_one_thread");
+          Transformer& transformer = model.transformer();
+          const LossScale scale = test::scale_of(rows[0], 0.7, 0.3);
+          for (const Index slot : {0, 1}) transformer.stage_forward(slot, rows[slot].batch(), scale, {}, {});
+          for (const Index slot : {0, 1}) {
+            if (is_split) transformer.stage_backward_input(slot, rows[slot].batch(), scale, {}, {}, {});
+            else transformer.stage_backward(slot, rows[slot].batch(), scale, {}, {}, {});
+          }
+          for (Index slot = 0; is_split && slot < 2; ++slot) transformer.stage_backward_weight(slot);
+          gradients[is_split ? 1 : 0] = model.parameters().gradient_bytes();
+        }
+        EXPECT_TRUE(gradients[0] == gradients[1]) << "experts " << is_moe << ", spread rows " << sequence_parallel << ", recomputed " << recomputes;
+      }
+    }
+  }
+}
+
+/// Half of the ranks share each layer, and two or more the experts of a layer.
+TEST(TensorParallelBesideExperts, GivesTheLossesAndGradientsOfOneRank) {
+  const Index world = test::world().size();
+  for (const bool sequence_parallel : {false, true}) {
+    for (const char* dispatcher : {"all_gather", "all_to_all"}) {
+      for (const bool recomputes : {false, true}) {
+        TransformerOptions options{.model = shared_model(true), .moe = {}, .recompute = {recomputes, recomputes, recomputes}};
+        options.weights = options.gradients = DType::kF64;
+        options.micro_batch = 2;
+        options.sequence_length = 4;
+        options.model.num_experts = 6;
+        options.moe.dispatcher = dispatcher;
+        const test::Rows rows = test::random_rows(options.model, 4, 4);
+        test::expect_as_on_one_rank(options, {.tp = world / 2, .ep = 2, .sequence_parallel = sequence_parallel}, rows, test::scale_of(rows, 0.7, 0.3), "ref",
+                                    1e-12);
+      }
     }
   }
 }
@@ -187,9 +237,20 @@ std::vector<Case> cases() {
   };
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, TensorParallel, testing::Combine(testing::ValuesIn(cases()), testing::Bool()), [](const auto& one) {
+/// Those that differ most in what ranks say to each other.
+std::vector<Case> cases_on_cpu() {
+  std::vector<Case> some;
+  for (const Case& one : cases()) {
+    if (one.name == "dense_grouped" || one.name == "moe_grouped_clipped" || one.name == "moe_tied") some.push_back(one);
+  }
+  return some;
+}
+
+std::string name_of(const testing::TestParamInfo<std::tuple<Case, bool>>& one) {
   return fmt::format("{}_{}", std::get<0>(one.param).name, std::get<1>(one.param) ? "spread_rows" : "all_rows");
-});
+}
+INSTANTIATE_TEST_SUITE_P(Models, TensorParallel, testing::Combine(testing::ValuesIn(cases()), testing::Bool()), name_of);
+INSTANTIATE_TEST_SUITE_P(Models, TensorParallelOnCpu, testing::Combine(testing::ValuesIn(cases_on_cpu()), testing::Bool()), name_of);
 
 }  // namespace
 }  // namespace optimus

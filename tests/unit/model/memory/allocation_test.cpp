@@ -42,6 +42,7 @@ namespace {
 
 /// Allocations of five steps over changing rows, after three of warming up.
 long allocations_in_steady_state(const TransformerOptions& options) {
+  const LossScale scale{.lm = 1, .aux = 0.01, .z = 0};
   const auto backend = test::make_backend("cpu");
   test::Parameters parameters(options.model, options.weights, options.gradients);
   parameters.initialize(41);
@@ -52,7 +53,13 @@ long allocations_in_steady_state(const TransformerOptions& options) {
   long before = 0;
   for (std::size_t step = 0; step < rows.size(); ++step) {
     if (step == 3) before = allocations.load();
-    transformer.forward_backward(rows[step].batch(), test::scale_of(rows[step]), {});
+    transformer.stage_forward(0, rows[step].batch(), scale, {}, {});
+    if (!options.splits_backward) {
+      transformer.stage_backward(0, rows[step].batch(), scale, {}, {}, {});
+      continue;
+    }
+    transformer.stage_backward_input(0, rows[step].batch(), scale, {}, {}, {});
+    transformer.stage_backward_weight(0);
   }
   return allocations.load() - before;
 }
@@ -70,6 +77,8 @@ TEST(Allocations, DoNotHappenInTheSteadyState) {
     EXPECT_EQ(allocations_in_steady_state(options), 0) << "experts, " << dtype_name(dtype);
     options.recompute = {.norm = true, .attention = true, .moe = true};
     EXPECT_EQ(allocations_in_steady_state(options), 0) << "experts, recomputed, " << dtype_name(dtype);
+    options.splits_backward = true;
+    EXPECT_EQ(allocations_in_steady_state(options), 0) << "experts, recomputed, backward in two parts, " << dtype_name(dtype);
     options.model = test::small_dense();
     EXPECT_EQ(allocations_in_steady_state(options), 0) << "dense, " << dtype_name(dtype);
   }
