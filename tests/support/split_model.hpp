@@ -65,7 +65,7 @@ class SplitModel {
   [[nodiscard]] Rows own_rows(const Rows& all) const;
 
  private:
-  [[nodiscard]] std::vector<double> whole_gradient(std::size_t i) const;
+  [[nodiscard]] std::vector<double> own_part(std::size_t i) const;
   [[nodiscard]] MicroBatchResult over_all(const MicroBatchResult& own) const;
 
   Mesh mesh_;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstring>
 
 #include "optimus/comm/axis_group.hpp"
@@ -49,8 +50,6 @@ std::vector<std::int64_t> made_up_counts(const TransformerOptions& options) {
 }
 constexpr Index kMadeUpRows = 40;
 
-View one_number(double& value) { return {reinterpret_cast<std::byte*>(&value), DType::kF64, {1}}; }
-
 }  // namespace
 
 SplitModel::SplitModel(TransformerOptions options, const SharedBy& shared_by, std::string_view backend)
@@ -76,31 +75,37 @@ MicroBatchResult SplitModel::forward_backward(const Rows& all, const LossScale& 
 Outcome SplitModel::outcome(const Rows& all, const LossScale& scale) {
   parts_.zero_gradients();
   Outcome outcome{.losses = over_all(forward_backward(all, scale)), .gradients = {}};
-  for (std::size_t i = 0; i < specs_.size(); ++i) outcome.gradients.push_back(whole_gradient(i));
+  // One sum for all of them: where ranks outnumber cores each collective takes a while.
+  std::vector<double> together;
+  for (std::size_t i = 0; i < specs_.size(); ++i) {
+    const std::vector<double> own = own_part(i);
+    together.insert(together.end(), own.begin(), own.end());
+  }
+  world().all_reduce({reinterpret_cast<std::byte*>(together.data()), DType::kF64, {static_cast<Index>(together.size())}}, Reduce::kSum);
+  auto at = together.begin();
+  for (const ParamSpec& spec : specs_) {
+    outcome.gradients.emplace_back(at, at + spec.shape.count());
+    at += spec.shape.count();
+  }
   return outcome;
 }
 
 MicroBatchResult SplitModel::over_all(const MicroBatchResult& own) const {
-  const auto total = [&](double value) {
-    if (tp_) {
-      double smallest = value, largest = value;
-      tp_->all_reduce(one_number(smallest), Reduce::kMin);
-      tp_->all_reduce(one_number(largest), Reduce::kMax);
-      EXPECT_EQ(smallest, largest) << "a loss differs between the ranks of a TP group";
-    }
-    if (options_.split.tp_rank != 0) value = 0;
-    world().all_reduce(one_number(value), Reduce::kSum);
-    return value;
-  };
+  std::array<double, 4> values = {own.lm_loss_sum, static_cast<double>(own.valid_labels), own.aux_loss, own.z_loss};
+  const View sums(reinterpret_cast<std::byte*>(values.data()), DType::kF64, {4});
+  if (tp_) {
+    const std::array<double, 4> mine = values;
+    tp_->broadcast(sums, 0);
+    EXPECT_EQ(mine, values) << "a loss differs between the ranks of a TP group";
+  }
+  if (options_.split.tp_rank != 0) values.fill(0);
+  world().all_reduce(sums, Reduce::kSum);
   const auto data_ranks = static_cast<double>(mesh_.data_ranks());
-  return {.lm_loss_sum = total(own.lm_loss_sum),
-          .valid_labels = static_cast<Index>(total(static_cast<double>(own.valid_labels))),
-          .aux_loss = total(own.aux_loss) / data_ranks,
-          .z_loss = total(own.z_loss) / data_ranks};
+  return {.lm_loss_sum = values[0], .valid_labels = static_cast<Index>(values[1]), .aux_loss = values[2] / data_ranks, .z_loss = values[3] / data_ranks};
 }
 
-/// What the ranks have in gradient i, added up: parts at their places, heads that several ranks hold once.
-std::vector<double> SplitModel::whole_gradient(std::size_t i) const {
+/// This rank's gradient i at its place in the whole one. Of heads that several ranks hold, the first of them has it.
+std::vector<double> SplitModel::own_part(std::size_t i) const {
   const ParamSpec& spec = specs_[i];
   const View& own = parts_.gradients()[i];
   const Index copies = tp_copies(spec, options_.split.tp), owner = options_.split.tp_rank / copies * copies;
@@ -111,12 +116,10 @@ std::vector<double> SplitModel::whole_gradient(std::size_t i) const {
         << spec.name << " differs between the ranks that hold the same heads";
   }
   std::vector<double> whole(static_cast<std::size_t>(spec.shape.count()), 0.0);
-  if (owner == options_.split.tp_rank) {
-    const std::vector<double> part = to_double(own);
-    for_each_element(local_box(spec, options_.split), spec.shape,
-                     [&](Index from, Index to) { whole[static_cast<std::size_t>(to)] = part[static_cast<std::size_t>(from)]; });
-  }
-  world().all_reduce({reinterpret_cast<std::byte*>(whole.data()), DType::kF64, {spec.shape.count()}}, Reduce::kSum);
+  if (owner != options_.split.tp_rank) return whole;
+  const std::vector<double> part = to_double(own);
+  for_each_element(local_box(spec, options_.split), spec.shape,
+                   [&](Index from, Index to) { whole[static_cast<std::size_t>(to)] = part[static_cast<std::size_t>(from)]; });
   return whole;
 }
 
