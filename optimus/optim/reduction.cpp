@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "optimus/base/check.hpp"
 #include "optimus/comm/while_set.hpp"
 #include "optimus/ops/update.hpp"
 
@@ -27,6 +28,7 @@ Reduction::~Reduction() {
 }
 
 void Reduction::restart() {
+  OPTIMUS_CHECK(num_started_ == 0 || is_finished_, "a step was begun and neither reduced nor discarded");
   for (std::size_t i = 0; i < states_.size(); ++i) {
     State& s = states_[i];
     s.missing = buckets_[i].bucket.layers;
@@ -36,6 +38,7 @@ void Reduction::restart() {
     s.request.reset();
   }
   num_started_ = 0;
+  is_finished_ = false;
 }
 
 void Reduction::complete(Index layer) {
@@ -116,15 +119,21 @@ void Reduction::add_squares(std::size_t i) {
   s.squares = replicas_.is_alone(b.bucket) && s.is_checked ? s.local_squares : ops::sum_squares(backend_, b.gradient_shard);
 }
 
-double Reduction::finish() {
-  if (overlap_)
-    for (State& s : states_) s.missing.clear();
+template <class Action> void Reduction::for_each_transfer(Action after) {
+  for (State& s : states_) s.missing.clear();
   for (std::size_t i = 0; i < states_.size(); ++i) {
-    advance();
+    if (overlap_) advance();
     wait(i);
+    after(i);
+  }
+  is_finished_ = true;
+}
+
+double Reduction::finish() {
+  for_each_transfer([this](std::size_t i) {
     replicas_.reduce_rest(buckets_[i]);
     if (!buckets_[i].bucket.is_tied) add_squares(i);
-  }
+  });
   // Last, because the other stage has its tied bucket at the other end of the order.
   for (std::size_t i = 0; i < states_.size(); ++i) {
     if (!buckets_[i].bucket.is_tied) continue;
@@ -137,9 +146,8 @@ double Reduction::finish() {
 }
 
 void Reduction::drop() {
-  if (num_started_ == 0) return;
-  for (std::size_t i = 0; i < states_.size() && states_[i].missing.empty(); ++i) wait(i);
-  restart();
+  // All of them: nobody knows how far the others have come.
+  if (overlap_ && !is_finished_) for_each_transfer([](std::size_t) {});
 }
 
 }  // namespace optimus

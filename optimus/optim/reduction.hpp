@@ -25,7 +25,7 @@ class Reduction final : public Progress {
   Reduction(const Reduction&) = delete;
   Reduction& operator=(const Reduction&) = delete;
 
-  /// All gradients are incomplete again.
+  /// All gradients are incomplete again.  Errors: InternalError if transfers were begun and not ended.
   void restart();
   /// The gradients of `layer` are complete.  Errors: InternalError if they were already.
   void complete(Index layer);
@@ -33,7 +33,7 @@ class Reduction final : public Progress {
   void advance() override;
   /// Reduces what is left and waits for all. Returns the sum of squares of the reduced gradients that this rank speaks for.
   double finish();
-  /// Ends what complete() has begun, without a result. All ranks of a group have called complete() alike.
+  /// Ends the step without a result. With overlap all transfers are made, whatever this rank has begun: others may have begun more.
   void drop();
   /// Looks through what was not looked through before its transfer.
   [[nodiscard]] std::optional<NonFinite> find_nonfinite();
@@ -54,6 +54,7 @@ class Reduction final : public Progress {
   void wait(std::size_t i);
   [[nodiscard]] Index num_under_way();
   void add_squares(std::size_t i);
+  template <class Action> void for_each_transfer(Action after);
 
   std::vector<BucketStorage>& buckets_;
   const std::vector<ParamSpec>& specs_;
@@ -64,6 +65,7 @@ class Reduction final : public Progress {
   std::size_t num_started_ = 0;
   std::size_t waited_for_ = 0;  ///< its request is in use
   bool is_advancing_ = false;
+  bool is_finished_ = false;
 };
 
 }  // namespace optimus

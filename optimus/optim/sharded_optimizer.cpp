@@ -93,7 +93,8 @@ Index ShardedOptimizer::adam_step() const { return impl_->adam_step; }
 void ShardedOptimizer::set_adam_step(Index step) { impl_->adam_step = step; }
 
 void ShardedOptimizer::zero_gradients() {
-  discard_gradients();
+  impl_->reduction.restart();
+  impl_->has_reduced = false;
   for (BucketStorage& b : impl_->buckets) ops::fill_zero(impl_->backend, b.gradients);
 }
 

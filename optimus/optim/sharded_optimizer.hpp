@@ -59,7 +59,7 @@ class ShardedOptimizer {
   /// Collective: over world. What `fill` throws on one rank is thrown on all.
   void initialize_from_reader(const Fill& fill);
 
-  /// A step begins. Ends, without a result, what gradients_complete() began in a step that was given up.
+  /// A step begins.  Errors: InternalError if gradients_complete() began a step that was neither reduced nor discarded.
   void zero_gradients();
   /// The gradients of `layer` (as in ParamSpec::layer) are complete: called once a step for each layer, in its last micro-batch, or never. A bucket whose
   /// layers are all complete is looked through for NaN and Inf and then summed over its replica group, which overwrites a part of it: nobody touches
@@ -79,7 +79,7 @@ class ShardedOptimizer {
   [[nodiscard]] std::optional<NonFinite> find_nonfinite_master() const;
   /// Sums the gradients that are not yet summed over their replica groups, and waits for all. After it each rank holds the reduced gradients of its shards.
   void reduce_gradients();
-  /// Instead of reduce_gradients(): the step is given up. Ends what gradients_complete() began.
+  /// Instead of reduce_gradients(): the step is given up, on all ranks, however much of it each has told to be complete. Gradients are worth nothing after it.
   /// Collective: as reduce_gradients().
   void discard_gradients();
   /// Norm, clipping, update, gathering of weights; once after each reduce_gradients(). `lr`: of this step; `may_clip`: false during the warm-up.
