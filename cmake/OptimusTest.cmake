@@ -1,9 +1,11 @@
-# optimus_test(<name> DEPENDS <optimus library>... [LIBRARIES <outside library>...] [RANKS <n>...] [MPICH_RANKS <n>...] [MPICH_PART <n> <filter>] [TIMEOUT <s>])
+# optimus_test(<name> DEPENDS <optimus library>... [LIBRARIES <outside library>...] [RANKS <n>...] [MPICH_RANKS <n>...] [MPICH_PART <n> <filter>] [TIMEOUT <s>]
+#              [EXHAUSTIVE <filter>])
 #
 # One GoogleTest program from the sources of the calling folder. Without RANKS each case is a ctest entry of its own; with RANKS
 # the whole program is one entry for each number of MPI ranks. Their label is the part of the name before the first underscore.
 # MPICH waits without giving its core away: where there are more ranks than cores a collective takes milliseconds. With it MPICH_RANKS are
 # instead of RANKS, and MPICH_PART adds the cases that match a filter on <n> ranks.
+# The cases that the GoogleTest filter EXHAUSTIVE names take long: they are an entry of their own, labelled "exhaustive", that ./test --all runs.
 include(GoogleTest)
 
 # Fresh memory is poisoned in every test: a result that depends on it fails here, not on a user's machine. Set for all of ctest, because
@@ -27,7 +29,7 @@ function(optimus_add_rank_test name target ranks)
 endfunction()
 
 function(optimus_test name)
-  cmake_parse_arguments(ARG "" "TIMEOUT" "DEPENDS;LIBRARIES;RANKS;MPICH_RANKS;MPICH_PART" ${ARGN})
+  cmake_parse_arguments(ARG "" "TIMEOUT;EXHAUSTIVE" "DEPENDS;LIBRARIES;RANKS;MPICH_RANKS;MPICH_PART" ${ARGN})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)
   endif()
@@ -55,7 +57,13 @@ function(optimus_test name)
       set(ARG_RANKS ${ARG_MPICH_RANKS})
     endif()
     foreach(ranks IN LISTS ARG_RANKS)
-      optimus_add_rank_test(${name}.ranks_${ranks} ${target} ${ranks})
+      if(ARG_EXHAUSTIVE)
+        optimus_add_rank_test(${name}.ranks_${ranks} ${target} ${ranks} --gtest_filter=-${ARG_EXHAUSTIVE})
+        optimus_add_rank_test(${name}.exhaustive.ranks_${ranks} ${target} ${ranks} --gtest_filter=${ARG_EXHAUSTIVE})
+        set_tests_properties(${name}.exhaustive.ranks_${ranks} PROPERTIES LABELS exhaustive TIMEOUT 10800)
+      else()
+        optimus_add_rank_test(${name}.ranks_${ranks} ${target} ${ranks})
+      endif()
     endforeach()
     if(OPTIMUS_MPI_IS_MPICH AND ARG_MPICH_PART)
       list(POP_FRONT ARG_MPICH_PART ranks filter)

@@ -7,8 +7,6 @@
 namespace optimus::test {
 namespace {
 
-constexpr Index kRanks = 8;
-
 /// The choices beside the mesh. Each list is walked through on its own.
 struct Options {
   std::vector<std::string> pipelines;
@@ -51,12 +49,12 @@ bool is_possible(const Layout& layout, const std::string& pipeline, Index global
   return pipeline.find("interleaved") == std::string::npos || micro_batches % layout.pp == 0;
 }
 
-std::vector<Layout> meshes(const ModelCase& model) {
+std::vector<Layout> meshes(const ModelCase& model, Index most_ranks) {
   std::vector<Layout> list;
-  for (Index dp = 1; dp <= kRanks; dp *= 2) {
-    for (Index tp = 1; dp * tp <= kRanks; tp *= 2) {
-      for (Index ep = 1; dp * tp * ep <= kRanks; ep *= 2) {
-        for (Index pp = 1; dp * tp * ep * pp <= kRanks; pp *= 2) {
+  for (Index dp = 1; dp <= most_ranks; dp *= 2) {
+    for (Index tp = 1; dp * tp <= most_ranks; tp *= 2) {
+      for (Index ep = 1; dp * tp * ep <= most_ranks; ep *= 2) {
+        for (Index pp = 1; dp * tp * ep * pp <= most_ranks; pp *= 2) {
           if (pp <= model.layers && (model.is_moe || ep == 1)) list.push_back({.dp = dp, .tp = tp, .ep = ep, .pp = pp});
         }
       }
@@ -130,10 +128,10 @@ std::vector<ModelCase> model_cases() {
           {.name = "deep", .text = kDeep, .layers = 8, .sgd_bound = 5e-5}};
 }
 
-std::vector<Layout> covering_layouts(const ModelCase& model) {
+std::vector<Layout> covering_layouts(const ModelCase& model, Index most_ranks) {
   std::vector<Layout> list;
   std::size_t turn = 0;
-  for (const Layout& mesh : meshes(model)) {
+  for (const Layout& mesh : meshes(model, most_ranks)) {
     const Options o = options_of(model, mesh);
     // Every choice that this mesh has comes up once; the lists have different lengths and begin elsewhere for each mesh, so that their pairs mix.
     const std::size_t rounds = std::max({o.pipelines.size(), o.dispatchers.size(), o.sequences.size()});
@@ -157,9 +155,9 @@ std::vector<Layout> covering_layouts(const ModelCase& model) {
   return list;
 }
 
-std::vector<Layout> all_layouts(const ModelCase& model) {
+std::vector<Layout> all_layouts(const ModelCase& model, Index most_ranks) {
   std::vector<Layout> list;
-  for (const Layout& mesh : meshes(model)) {
+  for (const Layout& mesh : meshes(model, most_ranks)) {
     const Options o = options_of(model, mesh);
     const std::vector<const std::vector<std::string>*> lists = {&o.pipelines, &o.dispatchers, &o.shardings, &o.recomputations, &o.sequences, &o.orders};
     std::size_t count = 1;

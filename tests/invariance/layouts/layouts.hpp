@@ -25,9 +25,9 @@ struct ModelCase {
 };
 [[nodiscard]] std::vector<ModelCase> model_cases();
 
-/// Those that together have every mesh of up to eight ranks, and every pair of a mesh and an option: for every run of the tests.
-[[nodiscard]] std::vector<Layout> covering_layouts(const ModelCase& model);
+/// Those that together have every mesh of powers of two on up to `most_ranks` ranks, and every pair of a mesh and an option: for every run of the tests.
+[[nodiscard]] std::vector<Layout> covering_layouts(const ModelCase& model, Index most_ranks);
 /// Every combination of mesh and options.
-[[nodiscard]] std::vector<Layout> all_layouts(const ModelCase& model);
+[[nodiscard]] std::vector<Layout> all_layouts(const ModelCase& model, Index most_ranks);
 
 }  // namespace optimus::test

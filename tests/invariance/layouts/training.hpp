@@ -13,11 +13,15 @@ namespace optimus::test {
 struct Outcome {
   std::vector<double> lm_loss, aux_loss, z_loss, grad_norm;  ///< of each step
   std::map<std::string, std::vector<float>> initial, gradients, weights;  ///< gradients of the first step
-  std::vector<Index> expert_counts;  ///< of the last step
+  std::vector<Index> expert_counts;  ///< of all steps together
 };
+
+/// The ids of a run.
+enum class Ids { kRandom, kSameSequenceAlways };
 
 /// `text`: the configuration. `steps` steps on made-up ids with a constant learning rate; copies of parameters are compared after each.
 /// Collective: over `world`.
-[[nodiscard]] Outcome train(Communicator& world, const std::string& text, const std::vector<std::string>& settings, Index steps);
+[[nodiscard]] Outcome train(Communicator& world, const std::string& text, const std::vector<std::string>& settings, Index steps,
+                            Ids ids = Ids::kRandom);
 
 }  // namespace optimus::test
