@@ -105,13 +105,16 @@ std::vector<std::string> start_command(const Starter& starter, const StartReques
 StarterReport read_starter_report(const std::string& text) {
   static const std::regex open_mpi_rank(R"(process rank (\d+) with PID \d+ on node (\S+) exited on signal (\d+))");
   static const std::regex open_mpi_node(R"(Remote daemon: +\S+ on node (\S+))");
-  static const std::regex hydra_rank(R"(RUNNING AT (\S+)\s*\n=\s+EXIT CODE: (\d+))");
+  static const std::regex hydra_host(R"(PID \d+ RUNNING AT (\S+))"), hydra_signal(R"(EXIT STRING: [^(]*\(signal (\d+)\))");
   static const std::regex slurm_task(R"(srun: error: (\S+): task (\d+): (Killed|Segmentation fault|Aborted|Bus error))");
   static const std::regex slurm_node(R"(srun: error: .*[Nn]ode failure on (\S+))");
   std::smatch match;
   if (std::regex_search(text, match, open_mpi_rank)) return {.rank = number(match[1]), .host = match[2], .signal = static_cast<int>(number(match[3]))};
   if (std::regex_search(text, match, open_mpi_node)) return {.host = match[1], .is_lost_node = true};
-  if (std::regex_search(text, match, hydra_rank)) return {.host = match[1], .signal = number(match[2]) < 65 ? static_cast<int>(number(match[2])) : 0};
+  // Without a signal it says the same of a rank that ended with a code of its own, which then has said why itself.
+  std::smatch signal;
+  if (std::regex_search(text, match, hydra_host) && std::regex_search(text, signal, hydra_signal))
+    return {.host = match[1], .signal = static_cast<int>(number(signal[1]))};
   if (std::regex_search(text, match, slurm_task)) return {.rank = number(match[2]), .host = match[1], .signal = 9};
   if (std::regex_search(text, match, slurm_node)) return {.host = match[1], .is_lost_node = true};
   return {};

@@ -57,9 +57,11 @@ TEST(StarterReport, ReadsWhoEndedBadly) {
       "ORTE has lost communication with a remote daemon.\n\n  HNP daemon   : [[9,0],0] on node head\n  Remote daemon: [[9,0],2] on node n2\n");
   EXPECT_EQ(lost.host, "n2");
   EXPECT_TRUE(lost.is_lost_node);
-  const auto hydra = read_starter_report("=   PID 4242 RUNNING AT n5\n=   EXIT CODE: 9\n=   CLEANING UP REMAINING PROCESSES\n");
+  const std::string bad_end = "=   PID 4242 RUNNING AT n5\n=   EXIT CODE: 9\n=   CLEANING UP REMAINING PROCESSES\n";
+  const auto hydra = read_starter_report(bad_end + "YOUR APPLICATION TERMINATED WITH THE EXIT STRING: Killed (signal 9)\n");
   EXPECT_EQ(hydra.host, "n5");
   EXPECT_EQ(hydra.signal, 9);
+  EXPECT_FALSE(read_starter_report(bad_end).has_culprit()) << "that is an exit code, not a signal";
   const auto slurm = read_starter_report("srun: error: n003: task 6: Killed\n");
   EXPECT_EQ(slurm.rank, 6);
   EXPECT_EQ(slurm.host, "n003");
