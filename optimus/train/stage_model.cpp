@@ -36,6 +36,7 @@ StagePlan::StagePlan(const RunConfig& config, const Mesh& mesh, Index rank) : st
     o.split = model_split(mesh, rank);
     o.sequence_parallel = p.sequence_parallel && p.tp > 1;
     o.overlap = p.overlap;
+    o.splits_backward = p.pipeline_schedule == "zero_bubble";
     o.slots = schedule.slots(stage, static_cast<Index>(chunk));
     options.push_back(std::move(o));
   }
@@ -72,9 +73,11 @@ class StageModel::Training : public pipeline::StageWork {
                                              model_.rows_of(sent, a.chunk)));
   }
   void backward_input(const pipeline::Action& a, const pipeline::StageMessage& received, const pipeline::StageMessage& sent) override {
-    backward(a, received, sent);
+    Transformer& chunk = begin(a, true);
+    model_.add(a.chunk, chunk.stage_backward_input(a.slot, pass_.micro_batch(a.micro_batch), pass_.scale, pass_.global_counts,
+                                                   model_.rows_of(received, a.chunk), model_.rows_of(sent, a.chunk)));
   }
-  void backward_weight(const pipeline::Action& /*action*/) override {}
+  void backward_weight(const pipeline::Action& a) override { begin(a, true).stage_backward_weight(a.slot); }
 
  private:
   Transformer& begin(const pipeline::Action& a, bool is_backward) {

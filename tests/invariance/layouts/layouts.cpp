@@ -128,10 +128,12 @@ std::vector<ModelCase> model_cases() {
           {.name = "deep", .text = kDeep, .layers = 8, .sgd_bound = 5e-5}};
 }
 
-std::vector<Layout> covering_layouts(const ModelCase& model, Index most_ranks) {
+std::vector<Layout> covering_layouts(const ModelCase& model, Index most_ranks, std::size_t first) {
   std::vector<Layout> list;
-  std::size_t turn = 0;
-  for (const Layout& mesh : meshes(model, most_ranks)) {
+  std::size_t turn = first;
+  const std::vector<Layout> all = meshes(model, most_ranks);
+  for (std::size_t at = first % 3; at < all.size(); at += 3) {
+    const Layout& mesh = all[at];
     const Options o = options_of(model, mesh);
     // Every choice that this mesh has comes up once; the lists have different lengths and begin elsewhere for each mesh, so that their pairs mix.
     const std::size_t rounds = std::max({o.pipelines.size(), o.dispatchers.size(), o.sequences.size()});

@@ -25,8 +25,9 @@ struct ModelCase {
 };
 [[nodiscard]] std::vector<ModelCase> model_cases();
 
-/// Those that together have every mesh of powers of two on up to `most_ranks` ranks, and every pair of a mesh and an option: for every run of the tests.
-[[nodiscard]] std::vector<Layout> covering_layouts(const ModelCase& model, Index most_ranks);
+/// For every run of the tests: of the meshes of powers of two on up to `most_ranks` ranks every third, beginning with `first`, each with every choice of each
+/// option in turn. The models together have all meshes.
+[[nodiscard]] std::vector<Layout> covering_layouts(const ModelCase& model, Index most_ranks, std::size_t first);
 /// Every combination of mesh and options.
 [[nodiscard]] std::vector<Layout> all_layouts(const ModelCase& model, Index most_ranks);
 
