@@ -127,7 +127,8 @@ double seconds_of_step(Communicator& world, Layer& layer, int steps) {
 double formula_bytes(const Sizes& s, Index ranks, bool only_where_wanted) {
   const auto D = static_cast<double>(s.hidden), K = static_cast<double>(s.top_k), P = static_cast<double>(ranks);
   double wanted = 1;  // probability that a row has an expert on a given other rank: 1 - C(E - e, K) / C(E, K)
-  for (Index k = 0; k < s.top_k && only_where_wanted; ++k) wanted *= static_cast<double>(s.experts - s.experts / ranks - k) / static_cast<double>(s.experts - k);
+  for (Index k = 0; k < s.top_k && only_where_wanted; ++k)
+    wanted *= static_cast<double>(s.experts - s.experts / ranks - k) / static_cast<double>(s.experts - k);
   if (only_where_wanted) wanted = 1 - wanted;
   const double counts = only_where_wanted ? 16 * (P - 1) : 0;
   return static_cast<double>(s.rows) * (P - 1) * wanted * (4 * 2 * D + 12 * K) + counts;
@@ -151,8 +152,8 @@ void compare_dispatchers(Communicator& world, const Sizes& sizes) {
     const double seconds = seconds_of_step(world, overlapped, 9), serial = seconds_of_step(world, in_turn, 9);
     const double sent = injected_bytes(world, sizes, dispatcher), formula = formula_bytes(sizes, world.size(), dispatcher == std::string("all_to_all"));
     if (world.rank() == 0)
-      fmt::print("{}   {:8.2f} ms = {:.2f} of that (overlap off {:.2f})   {:.2f} MB sent by a rank, formula {:.2f}\n", dispatcher, 1e3 * seconds, seconds / local,
-                 serial / local, sent / 1e6, formula / 1e6);
+      fmt::print("{}   {:8.2f} ms = {:.2f} of that (overlap off {:.2f})   {:.2f} MB sent by a rank, formula {:.2f}\n", dispatcher, 1e3 * seconds,
+                 seconds / local, serial / local, sent / 1e6, formula / 1e6);
   }
 }
 

@@ -24,7 +24,9 @@ std::filesystem::path debug_file(const std::filesystem::path& run_dir, const cha
 
 std::span<const std::byte> bytes_of(const auto& values) { return std::as_bytes(std::span(values)); }
 
-View view_of(auto& values) { return {reinterpret_cast<std::byte*>(values.data()), dtype_of<std::decay_t<decltype(values[0])>>, {static_cast<Index>(values.size())}}; }
+View view_of(auto& values) {
+  return {reinterpret_cast<std::byte*>(values.data()), dtype_of<std::decay_t<decltype(values[0])>>, {static_cast<Index>(values.size())}};
+}
 
 /// The shape of one entry of a stacked parameter.
 Shape entry_shape(const ParamSpec& spec) {

@@ -87,8 +87,7 @@ std::string dry_run_json(const DryRun& r) {
         {"sum", b.sum()}}},
       {"flops_per_token", r.flops_per_token},
       {"tokens_per_step", r.tokens_per_step},
-      {"layout",
-       {{"world", r.world}, {"dp", r.dp}, {"pp", r.pp}, {"ep", r.ep}, {"tp", r.tp}, {"micro_batches", r.micro_batches}}}};
+      {"layout", {{"world", r.world}, {"dp", r.dp}, {"pp", r.pp}, {"ep", r.ep}, {"tp", r.tp}, {"micro_batches", r.micro_batches}}}};
   return json.dump() + "\n";
 }
 

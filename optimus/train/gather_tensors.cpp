@@ -23,12 +23,8 @@ Shape shape_of(const nlohmann::json& list) {
 
 /// What a chunk is, without its elements.
 nlohmann::json header(const Chunk& chunk) {
-  return {{"name", chunk.name},
-          {"shape", numbers(chunk.global_shape)},
-          {"begin", numbers(chunk.box.begin)},
-          {"box", numbers(chunk.box.shape)},
-          {"first", chunk.flat_begin},
-          {"count", chunk.data.count()}};
+  return {{"name", chunk.name},        {"shape", numbers(chunk.global_shape)}, {"begin", numbers(chunk.box.begin)}, {"box", numbers(chunk.box.shape)},
+          {"first", chunk.flat_begin}, {"count", chunk.data.count()}};
 }
 
 View view_of(std::vector<float>& values) { return {reinterpret_cast<std::byte*>(values.data()), DType::kF32, {static_cast<Index>(values.size())}}; }

@@ -29,13 +29,7 @@ RankGroups::RankGroups(Communicator& w, const Mesh& mesh, std::string_view two_l
       tied(ends_of_pipeline(w, mesh)) {}
 
 ReplicaGroups RankGroups::replica_groups() const {
-  return {.dp = dp.get(),
-          .dp_ep = dp_ep.get(),
-          .world = &world,
-          .ep = ep.get(),
-          .dp_ep_tp = dp_ep_tp.get(),
-          .ep_tp = ep_tp.get(),
-          .tied = tied.get()};
+  return {.dp = dp.get(), .dp_ep = dp_ep.get(), .world = &world, .ep = ep.get(), .dp_ep_tp = dp_ep_tp.get(), .ep_tp = ep_tp.get(), .tied = tied.get()};
 }
 
 ModelGroups RankGroups::model_groups() const { return {.tp = tp->size() > 1 ? tp.get() : nullptr, .ep = ep->size() > 1 ? ep.get() : nullptr}; }

@@ -119,9 +119,7 @@ TEST(RmsNormParts, BackwardAgreesWithReferenceOverwritingAccumulatingAndInPlace)
       overwrite.out("dx", Kind::kData, {T, D});
       accumulate.in_out("dx", Kind::kData, {T, D}, normal("dx", T * D));
       const auto call = [](std::string_view out, Write write) {
-        return [=](Backend& backend, const OpCase::Arguments& a) {
-          ops::rms_norm_backward_apply(backend, part_of(a), a["dots"], a[out], write, a["dgain"]);
-        };
+        return [=](Backend& backend, const OpCase::Arguments& a) { ops::rms_norm_backward_apply(backend, part_of(a), a["dots"], a[out], write, a["dgain"]); };
       };
       overwrite.check(call("dx", Write::kOverwrite), kBounds);
       accumulate.check(call("dx", Write::kAccumulate), kBounds);

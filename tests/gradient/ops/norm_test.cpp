@@ -33,8 +33,13 @@ TEST(RmsNormParts, TogetherHaveTheGradientOfTheWhole) {
   // Two parts of rows of five: sums and dots are added up between them.
   struct Part {
     explicit Part(const std::string& name, Index D)
-        : x(random_f64(name + " x", {3, D})), gain(random_f64(name + " gain", {D})), dy(random_f64(name + " dy", {3, D})), y(zeros_f64({3, D})),
-          dx(zeros_f64({3, D})), dgain(zeros_f64({D})), sums(zeros_f64({3})) {}
+        : x(random_f64(name + " x", {3, D})),
+          gain(random_f64(name + " gain", {D})),
+          dy(random_f64(name + " dy", {3, D})),
+          y(zeros_f64({3, D})),
+          dx(zeros_f64({3, D})),
+          dgain(zeros_f64({D})),
+          sums(zeros_f64({3})) {}
     test::Tensor x, gain, dy, y, dx, dgain, sums;
   };
   const Part parts[] = {Part("first", 2), Part("second", 3)};

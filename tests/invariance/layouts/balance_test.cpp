@@ -86,14 +86,15 @@ TEST(BalanceOfLayouts, ItsGradientIsLinearInTheCoefficientAndTheSameInEveryCut) 
 
 /// Few rows and one choice each: most experts have none, and some ranks neither.
 TEST(IdleExperts, KeepZeroGradientsAndOnlyDecayInEveryLayout) {
-  const std::vector<std::string> settings = {"model.num_experts_per_tok=1", "data.sequence_length=2", "batch.global_batch=4", "optimizer.name=adamw",
-                                             "optimizer.lr=1e-3",           "optimizer.weight_decay=0.1"};
+  const std::vector<std::string> settings = {"model.num_experts_per_tok=1", "data.sequence_length=2", "batch.global_batch=4",
+                                             "optimizer.name=adamw",        "optimizer.lr=1e-3",      "optimizer.weight_decay=0.1"};
   constexpr Index kSteps = 5;
   Outcome expected;
   if (world().rank() == 0) expected = train_alone(kText, settings, kSteps, Ids::kSameSequenceAlways);
-  for (const Layout& layout : {Layout{}, Layout{.ep = 2}, Layout{.ep = 4}, Layout{.dp = 2, .ep = 2}, Layout{.dp = 2, .settings = {"parallel.optimizer_sharding=none"}},
-                               Layout{.tp = 2}, Layout{.tp = 2, .ep = 2, .pp = 2}, Layout{.ep = 2, .settings = {"moe.dispatcher=all_to_all"}},
-                               Layout{.dp = 2, .ep = 2, .pp = 2, .settings = {"parallel.optimizer_sharding=so"}}}) {
+  for (const Layout& layout :
+       {Layout{}, Layout{.ep = 2}, Layout{.ep = 4}, Layout{.dp = 2, .ep = 2}, Layout{.dp = 2, .settings = {"parallel.optimizer_sharding=none"}},
+        Layout{.tp = 2}, Layout{.tp = 2, .ep = 2, .pp = 2}, Layout{.ep = 2, .settings = {"moe.dispatcher=all_to_all"}},
+        Layout{.dp = 2, .ep = 2, .pp = 2, .settings = {"parallel.optimizer_sharding=so"}}}) {
     if (layout.ranks() > world().size()) continue;
     SCOPED_TRACE(layout.str());
     const Outcome actual = train_in(layout, kText, settings, kSteps, Ids::kSameSequenceAlways);
@@ -104,7 +105,8 @@ TEST(IdleExperts, KeepZeroGradientsAndOnlyDecayInEveryLayout) {
     for (Index layer = 0; layer < 2; ++layer) {
       for (const char* projection : {"gate_proj", "up_proj", "down_proj"}) {
         const std::string name = "model.layers." + std::to_string(layer) + ".mlp.experts.{}." + projection + ".weight";
-        const auto &gradient = actual.gradients.at("grad." + name), &initial = actual.initial.at("model." + name), &weights = actual.weights.at("model." + name);
+        const auto &gradient = actual.gradients.at("grad." + name), &initial = actual.initial.at("model." + name),
+                   &weights = actual.weights.at("model." + name);
         const std::size_t size = gradient.size() / 8;
         for (std::size_t expert = 0; expert < 8; ++expert) {
           if (actual.expert_counts[static_cast<std::size_t>(layer) * 8 + expert] > 0) continue;

@@ -21,8 +21,7 @@ void expect_numbers(const char* what, const std::vector<double>& a, const std::v
 void expect_equal(const Outcome& a, const Outcome& e, double weight_bound);
 
 /// train() on the first ranks, as many as the layout wants; the outcome is on rank 0. Other ranks do nothing.
-[[nodiscard]] Outcome train_in(const Layout& layout, const std::string& text, const std::vector<std::string>& settings, Index steps,
-                               Ids ids = Ids::kRandom);
+[[nodiscard]] Outcome train_in(const Layout& layout, const std::string& text, const std::vector<std::string>& settings, Index steps, Ids ids = Ids::kRandom);
 /// train() on this rank alone.
 [[nodiscard]] Outcome train_alone(const std::string& text, const std::vector<std::string>& settings, Index steps, Ids ids = Ids::kRandom);
 

@@ -74,8 +74,7 @@ TEST(RunConfig, NamesEveryReasonWhyALayoutCannotBe) {
 }
 
 TEST(RunConfig, NamesWhatTensorParallelRanksCannotShare) {
-  EXPECT_HAS(problems_of({"parallel.tp=2", "data.sequence_length=15"}, 2),
-             "parallel.sequence_parallel: sequence_length 15 cannot be divided over 2 ranks");
+  EXPECT_HAS(problems_of({"parallel.tp=2", "data.sequence_length=15"}, 2), "parallel.sequence_parallel: sequence_length 15 cannot be divided over 2 ranks");
   EXPECT_EQ(problems_of({"parallel.tp=2", "data.sequence_length=15", "parallel.sequence_parallel=false"}, 2), "");
   EXPECT_EQ(problems_of({"data.sequence_length=15"}, 1), "") << "one rank has all rows";
   const auto on_four_ranks = [&](std::vector<std::string> overrides) {

@@ -33,8 +33,7 @@ template <class T> void row_squares(const NormArgs& a, Index begin, Index end) {
 
 template <class T> void rms_apply(const NormArgs& a, Index begin, Index end) {
   const Index D = a.width;
-  for (Index t = begin; t < end; ++t)
-    scale_row(static_cast<const T*>(a.x) + t * D, static_cast<const T*>(a.gain), a.rstd[t], D, static_cast<T*>(a.y) + t * D);
+  for (Index t = begin; t < end; ++t) scale_row(static_cast<const T*>(a.x) + t * D, static_cast<const T*>(a.gain), a.rstd[t], D, static_cast<T*>(a.y) + t * D);
 }
 
 template <class T> void rms_dots(const NormArgs& a, Index begin, Index end) {
@@ -118,13 +117,9 @@ template <class T> void layer_backward(const NormArgs& a, Index begin, Index end
 
 }  // namespace
 
-const NormTable kNormTable = {{rms_forward<float>, rms_forward<Bf16>},
-                              {rms_backward<float, false>, rms_backward<Bf16, false>},
-                              {row_squares<float>, row_squares<Bf16>},
-                              {rms_apply<float>, rms_apply<Bf16>},
-                              {rms_dots<float>, rms_dots<Bf16>},
-                              {rms_backward<float, true>, rms_backward<Bf16, true>},
-                              {layer_forward<float>, layer_forward<Bf16>},
-                              {layer_backward<float>, layer_backward<Bf16>}};
+const NormTable kNormTable = {{rms_forward<float>, rms_forward<Bf16>},     {rms_backward<float, false>, rms_backward<Bf16, false>},
+                              {row_squares<float>, row_squares<Bf16>},     {rms_apply<float>, rms_apply<Bf16>},
+                              {rms_dots<float>, rms_dots<Bf16>},           {rms_backward<float, true>, rms_backward<Bf16, true>},
+                              {layer_forward<float>, layer_forward<Bf16>}, {layer_backward<float>, layer_backward<Bf16>}};
 
 }  // namespace optimus::cpu::OPTIMUS_ISA
