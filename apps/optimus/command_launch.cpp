@@ -99,8 +99,7 @@ launch::RunFacts facts_of(const RunConfig& config, Index ranks) {
           .save_signals = signals_of(config),
           .bytes_per_rank = plan.bytes_per_rank.sum(),
           .checkpoint_bytes = checked_mul(plan.parameters, bytes_per_weight + 12),  // and the fp32 master and two moments
-          .environment = job_environment(),
-          .resume = config.run.resume};
+          .environment = job_environment()};
 }
 
 std::vector<std::string> words_of(const std::string& text) {
@@ -121,6 +120,17 @@ launch::LaunchOptions options_of(const LaunchArguments& a, const std::string& se
   return options;
 }
 
+/// "--resume never" and a folder are about the first start: once the run has saved, going on means from its own checkpoints.
+std::vector<std::string> command_to_go_on(const std::vector<std::string>& command) {
+  std::vector<std::string> words;
+  for (std::size_t i = 0; i < command.size(); ++i) {
+    if (command[i] == "--resume") ++i;  // and its value
+    else if (!command[i].starts_with("--resume=")) words.push_back(command[i]);
+  }
+  words.insert(words.end(), {"--resume", "auto"});
+  return words;
+}
+
 ExitCode run_launch(const LaunchArguments& a) {
   const PretrainLine line = parse_pretrain(a.command);
   const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
@@ -129,6 +139,7 @@ ExitCode run_launch(const LaunchArguments& a) {
   launch::RunFacts facts = facts_of(config, options.world.ranks());
   facts.command = a.command;
   facts.command.insert(facts.command.begin(), self);
+  facts.command_to_go_on = config.run.resume == "auto" ? facts.command : command_to_go_on(facts.command);
   options.policy.problem_with = [line](Index ranks) -> std::string {
     try {
       (void)load_run_config(line.config, line.overrides, {.ranks = ranks});

@@ -67,7 +67,7 @@ Diagnosis diagnose(const RunEnd& end, const std::vector<UsedNode>& nodes, Index 
   const auto where = [&](const std::string& name, Index rank) { return node_of(name, rank, nodes, ranks_per_node); };
   std::vector<Failure> failures;
   std::copy_if(end.failures.begin(), end.failures.end(), std::back_inserter(failures), [](const Failure& f) { return f.kind != "write"; });
-  if (end.report.has_culprit()) {
+  if (end.report.has_culprit() && !end.was_stuck) {  // else it tells of ranks that we have ended ourselves
     d.kind = end.report.is_lost_node ? "lost" : "killed";
     d.rank = end.report.rank;
     blame(d, where(end.report.host, d.rank));

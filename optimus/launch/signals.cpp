@@ -12,10 +12,14 @@
 namespace optimus::launch {
 namespace {
 
+/// What somebody has told this process to ignore stays ignored: under nohup a closed terminal is no reason to stop.
 sigset_t waited_for() {
   sigset_t set;
   sigemptyset(&set);
-  for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGUSR1}) sigaddset(&set, signal);
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGUSR1}) {
+    struct sigaction now{};
+    if (sigaction(signal, nullptr, &now) == 0 && now.sa_handler != SIG_IGN) sigaddset(&set, signal);
+  }
   return set;
 }
 

@@ -5,7 +5,7 @@
 
 namespace optimus::launch {
 
-/// While it lives, SIGTERM, SIGINT, SIGHUP and SIGUSR1 are kept for wait(). Children start with a clear mask (process.hpp). One object at a time, made before
+/// While it lives, those of SIGTERM, SIGINT, SIGHUP and SIGUSR1 that are not ignored are kept for wait(). Children start with a clear mask (process.hpp). One object at a time, made before
 /// any thread.
 class SignalQueue {
  public:

@@ -31,7 +31,7 @@ std::vector<std::string> names_of(const std::vector<Host>& hosts) {
 class Supervisor {
  public:
   Supervisor(const RunFacts& facts, LaunchOptions options, SignalQueue& signals)
-      : facts_(facts), options_(std::move(options)), signals_(signals), mark_(mark_of(facts.run_dir)), started_(fs::file_time_type::clock::now()) {}
+      : facts_(facts), options_(std::move(options)), signals_(signals), mark_(mark_of(facts.run_dir)), first_latest_(latest_checkpoint_time(facts.run_dir)) {}
 
   LaunchEnd run() {
     choose_nodes();
@@ -107,9 +107,9 @@ class Supervisor {
   [[nodiscard]] std::vector<std::string> command() const {
     std::vector<std::string> words = {"env", fmt::format("{}={}", kMark, mark_)};
     words.insert(words.end(), facts_.environment.begin(), facts_.environment.end());
-    words.insert(words.end(), facts_.command.begin(), facts_.command.end());
-    // "never" and a folder are about the first start: once the run has a checkpoint of its own, going on means going on from that.
-    if (facts_.resume != "auto" && latest_checkpoint_time(facts_.run_dir) > started_) words.insert(words.end(), {"--resume", "auto"});
+    const bool has_saved = latest_checkpoint_time(facts_.run_dir) != first_latest_;
+    const auto& run = has_saved ? facts_.command_to_go_on : facts_.command;
+    words.insert(words.end(), run.begin(), run.end());
     const fs::path hosts_file = fs::path(facts_.run_dir) / "launch-hosts";
     const StartRequest request{.nodes = policy_->active(),
                                .ranks_per_node = policy_->world().ranks_per_node,
@@ -214,7 +214,7 @@ class Supervisor {
   LaunchOptions options_;
   SignalQueue& signals_;
   std::string mark_;
-  fs::file_time_type started_;
+  fs::file_time_type first_latest_;  ///< the time of checkpoints/latest before the first start
   Timer clock_;
   std::optional<Policy> policy_;
   std::map<std::string, std::string> own_names_;

@@ -20,9 +20,9 @@ struct RunFacts {
   double watchdog_s = 600;
   std::vector<int> save_signals;  ///< on which ranks save and end; empty: on none
   Index bytes_per_rank = 0, checkpoint_bytes = 0;
-  std::vector<std::string> command;      ///< the run's own command line, this program's path first
-  std::vector<std::string> environment;  ///< of the ranks, "NAME=value"
-  std::string resume;                    ///< its run.resume; "auto" goes on by itself
+  std::vector<std::string> command;           ///< the run's own command line, this program's path first
+  std::vector<std::string> command_to_go_on;  ///< the same once the run has saved: it resumes from its own checkpoints, whatever the first start was told
+  std::vector<std::string> environment;       ///< of the ranks, "NAME=value"
 };
 
 struct LaunchOptions {

@@ -170,6 +170,14 @@ TEST_F(Launch, StartsAFirstStartsResumeOnlyUntilThereIsACheckpoint) {
   words[8] = (folder_ / "save.sh").string();
   EXPECT_EQ(run_optimus(words).code, 0);
   EXPECT_HAS(file("command"), "--set run.resume=never --resume auto");
+  plan({"exit 1", "ok"});
+  fs::remove(folder_ / "starts");
+  words = args({"--nodes", "1"});
+  words[8] = (folder_ / "save.sh").string();
+  words.insert(words.end(), {"--resume", "never", "--set", "run.seed=2"});
+  EXPECT_EQ(run_optimus(words).code, 0);
+  EXPECT_HAS(file("command"), "--set run.seed=2 --resume auto");
+  EXPECT_EQ(file("command").find("never"), std::string::npos) << file("command");
 }
 
 /// A supervisor in the background, for signals.
@@ -213,6 +221,30 @@ TEST_F(Signals, TheSecondEndsEverythingAtOnce) {
   wait_for([this] { return file("err").find("asked to save and end") != std::string::npos; });
   ::kill(process_->pid(), SIGTERM);
   EXPECT_EQ(end(), 128 + SIGTERM) << file("err");
+}
+
+TEST_F(Signals, ThatAreIgnoredStayIgnored) {
+  plan({"wait"});
+  process_.emplace(std::vector<std::string>{"sh", "-c", "trap '' HUP; exec " + optimus_command(args({"--nodes", "1"})) + " 2>" + (folder_ / "err").string()},
+                   launch::Process::Options{});
+  wait_for([this] { return fs::exists(folder_ / "waits"); });
+  ::kill(process_->pid(), SIGHUP);
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  EXPECT_FALSE(process_->poll().has_value());
+  EXPECT_EQ(file("err").find("signal 1"), std::string::npos) << file("err");
+  ::kill(process_->pid(), SIGTERM);
+  EXPECT_EQ(end(), 12) << file("err");
+}
+
+/// The longest test here: the supervisor's own limit is ten seconds above the run's.
+TEST_F(Launch, EndsARunWithoutASignOfLife) {
+  plan({"wait", "ok"});
+  const Timer timer;
+  const auto result = run({"--nodes", "1"}, {"fault_tolerance.watchdog_s=0.5"});
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_HAS(result.err, "no sign of life for 10 s");
+  EXPECT_HAS(result.err, "was ended from outside");
+  EXPECT_GT(timer.seconds(), 10);
 }
 
 TEST_F(Signals, ASecondSupervisorInTheSameFolderIsRefused) {

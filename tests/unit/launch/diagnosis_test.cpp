@@ -66,6 +66,12 @@ TEST(Diagnosis, DoesNotTakeAWarningForTheCause) {
   EXPECT_THAT(d.text, HasSubstr("no word about the cause"));
 }
 
+TEST(Diagnosis, BlamesNoRankThatTheSupervisorEndedItself) {
+  const Diagnosis d = diagnose({.code = 137, .was_stuck = true, .report = {.rank = 0, .host = "n1", .signal = 9}}, kNodes, 2);
+  EXPECT_THAT(d.blamed, ElementsAre());
+  EXPECT_EQ(d.code, ExitCode::kLostRank);
+}
+
 TEST(Diagnosis, KeepsTheProgramsOwnCodes) {
   for (const int code : {0, 2, 3, 4, 12}) EXPECT_EQ(static_cast<int>(diagnose({.code = code}, kNodes, 2).code), code);
   EXPECT_EQ(diagnose({.code = 139}, kNodes, 2).code, ExitCode::kLostRank);
