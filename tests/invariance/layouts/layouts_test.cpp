@@ -21,6 +21,10 @@ const std::vector<std::string> kAdamW = {"optimizer.name=adamw", "optimizer.lr=1
 
 class Layouts : public testing::Test {
  protected:
+  /// Ranks that a layout does not need wait for the others' steps and for rank 0's reference.
+  void SetUp() override { mpi().set_time_limit(600); }
+  void TearDown() override { mpi().set_time_limit(kTimeLimit); }
+
   /// On one rank with the same micro-batches, computed once.
   const Outcome& expected(const ModelCase& model, const std::vector<std::string>& settings, Index micro_batch) {
     const auto key = std::tuple(model.name, settings, micro_batch);
