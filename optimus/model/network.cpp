@@ -169,7 +169,7 @@ void Network::backward_layers(Saved& s, const LossScale& scale, const GlobalExpe
 
 MicroBatchResult Network::backward(Index slot, const MicroBatch& batch, const LossScale& scale, const GlobalExpertCounts& global, const StageRows& received,
                                    const StageRows& sent) {
-  is_split_ = false;
+  OPTIMUS_CHECK(!runtime_.options.splits_backward, "memory was planned for a backward in two parts");
   return backward(resume(slot, batch), batch, scale, global, received, sent);
 }
 

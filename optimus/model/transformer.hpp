@@ -39,7 +39,7 @@ struct TransformerOptions {
   Index micro_batch = 1;          ///< largest number of sequences in a micro-batch
   Index sequence_length = 1;      ///< longest sequence
   bool overlap = true;            ///< communicate while computing, where a block can; the results are the same bits
-  bool splits_backward = false;   ///< memory for stage_backward_input and stage_backward_weight
+  bool splits_backward = false;   ///< stage_backward_input and stage_backward_weight in place of stage_backward, with memory for that
   bool has_backward = true;       ///< false: forward only, with memory for that alone
 
   std::optional<LayerRange> layers;  ///< of a pipeline's chunk; none: the whole model
