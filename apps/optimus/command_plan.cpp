@@ -8,7 +8,6 @@
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -37,24 +36,24 @@ struct PlanArguments {
   bool is_schedule = false, is_json = false;
 };
 
-/// "F,B,W"; none if the text is anything else.
-std::optional<StageTimes> parse_times(const std::string& text) {
+/// Of "F,B,W".
+StageTimes parse_times(const std::string& text) {
   double values[3] = {};
-  const char *at = text.data(), *end = at + text.size();
-  for (int i = 0; i < 3; ++i) {
-    if (i > 0 && (at == end || *at++ != ',')) return std::nullopt;
-    const auto [next, code] = std::from_chars(at, end, values[i]);
-    if (code != std::errc{} || !std::isfinite(values[i]) || values[i] < 0) return std::nullopt;
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  bool is_good = true;
+  for (double& value : values) {
+    if (&value != values) {
+      is_good = is_good && at != end && *at == ',';
+      if (is_good) ++at;
+    }
+    const auto [next, code] = std::from_chars(at, end, value);
+    is_good = is_good && code == std::errc{} && std::isfinite(value) && value >= 0;
     at = next;
   }
-  if (at != end || values[0] + values[1] + values[2] <= 0) return std::nullopt;
-  return StageTimes{.forward = values[0], .backward_input = values[1], .backward_weight = values[2]};
-}
-
-ArgumentCheck three_times() {
-  return [](const std::string& argument) {
-    return parse_times(argument) ? std::string() : fmt::format("must be three numbers F,B,W, 0 or more and not all 0, not \"{}\"", argument);
-  };
+  if (!is_good || at != end || values[0] + values[1] + values[2] <= 0)
+    throw ConfigError(fmt::format("[plan] --times is three numbers F,B,W, 0 or more and not all 0, not \"{}\"", text));
+  return {.forward = values[0], .backward_input = values[1], .backward_weight = values[2]};
 }
 
 std::vector<Index> slots_of(const Schedule& schedule, Index stage) {
@@ -126,12 +125,12 @@ std::string schedule_json(const RunConfig& config, const Schedule& schedule, con
 
 ExitCode plan(const PlanArguments& a, Index ranks) {
   const Index world = a.world > 0 ? a.world : ranks;
+  const StageTimes times = parse_times(a.times);
   const RunConfig config = load_run_config(a.config, a.overrides, {.ranks = world, .needs_data = false});
   std::string text;
   if (a.is_schedule) {
     const Schedule schedule = StagePlan(config, Mesh(config.parallel, world), 0).schedule;
     validate(schedule);
-    const StageTimes times = *parse_times(a.times);
     text = a.is_json ? schedule_json(config, schedule, times) : schedule_text(config, schedule, times);
   } else {
     const DryRun run = plan_run(config, world);
@@ -161,7 +160,6 @@ void add_plan_command(CLI::App& app, Action& action) {
   auto* schedule = command->add_flag("--schedule", a->is_schedule, "Draw the pipeline schedule, with its bubble and the activations each stage holds");
   command
       ->add_option("--times", a->times, "Of --schedule: time of a micro-batch through a chunk, forward, input part and weight part of the backward; any unit")
-      ->check(three_times())
       ->type_name("F,B,W")
       ->capture_default_str()
       ->needs(schedule);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "optimus/base/check.hpp"
 #include "optimus/pipeline/route.hpp"
 #include "optimus/pipeline/schedule.hpp"
 
@@ -114,6 +115,7 @@ void check_progress(const Schedule& s) {
   if (!stuck) return;
   const Action& action = s.actions[*stuck][done[*stuck]];
   const auto in = incoming(s, static_cast<Index>(*stuck), action);
+  OPTIMUS_CHECK(in.has_value(), "only a message can be waited for");
   throw InternalError(fmt::format("[pipeline] {}, stage {}, action {} ({} of micro-batch {} in chunk {}) waits for ever for stage {}: a deadlock", s.name,
                                   *stuck, done[*stuck], kind_name(action.kind), action.micro_batch, action.chunk, in->from));
 }
