@@ -14,7 +14,7 @@
 #include "apps/optimus/commands.hpp"
 #include "apps/optimus/number_checks.hpp"
 #include "apps/optimus/ranks.hpp"
-#include "optimus/comm/stages.hpp"
+#include "optimus/model/stage.hpp"
 #include "optimus/pipeline/draw.hpp"
 #include "optimus/train/dry_run.hpp"
 #include "optimus/train/stage_model.hpp"
@@ -63,13 +63,9 @@ std::vector<Index> slots_of(const Schedule& schedule, Index stage) {
 }
 
 /// Layers of each chunk of a stage.
-std::vector<Index> layers_of(const RunConfig& config, const Schedule& schedule, Index stage) {
-  const std::vector<Index> begins = cut_layers(config.shape.num_hidden_layers, schedule.num_chunks(), config.parallel.layers_per_stage);
+std::vector<Index> layers_of(const RunConfig& config, Index stage) {
   std::vector<Index> layers;
-  for (Index chunk = 0; chunk < schedule.virtual_stages; ++chunk) {
-    const auto c = static_cast<std::size_t>(schedule.global_chunk(stage, chunk));
-    layers.push_back(begins[c + 1] - begins[c]);
-  }
+  for (const LayerRange& range : stage_chunks(config.shape, config.parallel, stage)) layers.push_back(range.count());
   return layers;
 }
 
@@ -81,7 +77,7 @@ std::string schedule_text(const RunConfig& config, const Schedule& schedule, con
                       times.backward_input, times.backward_weight, simulation.total);
   text += fmt::format("{:<8}{:<16}{:<24}{}\n", "stage", "layers", "activations at most", "activation slots");
   for (Index stage = 0; stage < schedule.stages; ++stage)
-    text += fmt::format("{:<8}{:<16}{:<24}{}\n", stage, fmt::join(layers_of(config, schedule, stage), " + "), schedule.peak_activations(stage),
+    text += fmt::format("{:<8}{:<16}{:<24}{}\n", stage, fmt::join(layers_of(config, stage), " + "), schedule.peak_activations(stage),
                         fmt::join(slots_of(schedule, stage), " + "));
   return text;
 }
@@ -115,7 +111,7 @@ std::string schedule_json(const RunConfig& config, const Schedule& schedule, con
       actions.push_back(
           {{"kind", kind_name(a.kind)}, {"chunk", a.chunk}, {"micro_batch", a.micro_batch}, {"slot", a.slot}, {"start", span.start}, {"end", span.end}});
     }
-    json["per_stage"].push_back({{"layers", layers_of(config, schedule, stage)},
+    json["per_stage"].push_back({{"layers", layers_of(config, stage)},
                                  {"activation_slots", slots_of(schedule, stage)},
                                  {"peak_activations", schedule.peak_activations(stage)},
                                  {"actions", actions}});
