@@ -6,9 +6,7 @@
 #include <omp.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdlib>
-#include <limits>
 #include <string>
 #include <vector>
 
@@ -20,6 +18,7 @@
 #include "optimus/comm/delayed/delayed.hpp"
 #include "optimus/comm/mpi/environment.hpp"
 #include "optimus/model/moe/experts.hpp"
+#include "timing.hpp"
 
 namespace optimus::bench {
 namespace {
@@ -108,19 +107,28 @@ class Layer {
   Index mark_ = 0;
 };
 
-/// The median over steps of the slowest rank's time.
-double seconds_of_step(Communicator& world, Layer& layer, int steps) {
-  std::vector<double> times;
-  for (int i = 0; i < steps + 1; ++i) {
+double largest(Communicator& world, double value) {
+  world.all_reduce({reinterpret_cast<std::byte*>(&value), DType::kF64, {1}}, Reduce::kMax);
+  return value;
+}
+
+/// Of one step on the slowest rank: by the clock, and what the processor did for it. The least of many, because other programs only ever make a step slower.
+struct Seconds {
+  double wall = 1e30, processor = 1e30;
+};
+Seconds fastest_step(Communicator& world, Layer& layer, double budget_s = 1) {
+  Seconds fastest;
+  const Timer total;
+  for (int i = 0; i < 5 || largest(world, total.seconds()) < budget_s; ++i) {
     world.barrier();
     const Timer timer;
+    const double before = now_s();
     layer.step();
-    double seconds = timer.seconds();
-    world.all_reduce({reinterpret_cast<std::byte*>(&seconds), DType::kF64, {1}}, Reduce::kMax);
-    if (i > 0) times.push_back(seconds);
+    const double wall = timer.seconds(), processor = now_s() - before;
+    fastest.wall = std::min(fastest.wall, largest(world, wall));
+    fastest.processor = std::min(fastest.processor, largest(world, processor));
   }
-  std::nth_element(times.begin(), times.begin() + steps / 2, times.end());
-  return times[static_cast<std::size_t>(steps / 2)];
+  return fastest;
 }
 
 /// What one rank is expected to send in a step: four directions of rows, two of choices and weights forward, one of weights' gradients back.
@@ -145,35 +153,35 @@ double injected_bytes(Communicator& world, const Sizes& sizes, const char* dispa
 
 void compare_dispatchers(Communicator& world, const Sizes& sizes) {
   Layer alone(sizes, nullptr, "", true);
-  const double local = seconds_of_step(world, alone, 9);
-  if (world.rank() == 0) fmt::print("every rank has all experts   {:8.2f} ms\n", 1e3 * local);
+  const Seconds local = fastest_step(world, alone);
+  if (world.rank() == 0) fmt::print("all experts on every rank  {:7.2f} ms, processor {:7.2f} ms\n", 1e3 * local.wall, 1e3 * local.processor);
   for (const char* dispatcher : {"all_gather", "all_to_all"}) {
-    Layer overlapped(sizes, &world, dispatcher, true), in_turn(sizes, &world, dispatcher, false);
-    const double seconds = seconds_of_step(world, overlapped, 9), serial = seconds_of_step(world, in_turn, 9);
+    Layer layer(sizes, &world, dispatcher, true);
+    const Seconds shared = fastest_step(world, layer);
     const double sent = injected_bytes(world, sizes, dispatcher), formula = formula_bytes(sizes, world.size(), dispatcher == std::string("all_to_all"));
     if (world.rank() == 0)
-      fmt::print("{}   {:8.2f} ms = {:.2f} of that (overlap off {:.2f})   {:.2f} MB sent by a rank, formula {:.2f}\n", dispatcher, 1e3 * seconds,
-                 seconds / local, serial / local, sent / 1e6, formula / 1e6);
+      fmt::print("{}  {:7.2f} ms = {:.2f} of that, processor {:7.2f} ms = {:.2f};  {:.3f} MB sent by a rank, formula {:.3f}\n", dispatcher, 1e3 * shared.wall,
+                 shared.wall / local.wall, 1e3 * shared.processor, shared.processor / local.processor, sent / 1e6, formula / 1e6);
   }
 }
 
 /// Over a link on which a step's bytes take `share` of the time of a step without it.
+///
+///   share hidden = 1 - (step over the link - step without link) / link time
 void hide(Communicator& world, const Sizes& sizes, const char* dispatcher, double share) {
   Layer plain(sizes, &world, dispatcher, false);
-  const double computing = seconds_of_step(world, plain, 5);
-  const double rate = formula_bytes(sizes, world.size(), dispatcher == std::string("all_to_all")) / (share * computing);
-  double seconds[2];
-  DelayTotals totals[2];
-  for (const bool overlap : {false, true}) {
+  const double without_link = fastest_step(world, plain).wall, link = share * without_link;
+  const double rate = formula_bytes(sizes, world.size(), dispatcher == std::string("all_to_all")) / link;
+  const auto over_link = [&](bool overlap) {
     const auto slow = make_delayed_communicator(world, [rate](std::string_view) { return Link{.latency_s = 0, .bytes_per_s = rate}; });
     Layer layer(sizes, slow.get(), dispatcher, overlap);
-    seconds[overlap ? 1 : 0] = seconds_of_step(world, layer, 5);
-    totals[overlap ? 1 : 0] = slow->totals().front();
-  }
+    return fastest_step(world, layer).wall;
+  };
+  const double in_turn = over_link(false), overlapped = over_link(true);
   if (world.rank() == 0)
-    fmt::print("{}   link time {:.0f} % of computing: step {:8.2f} ms without overlap, {:8.2f} with = {:.2f}; hidden {:.0f} % and {:.0f} %\n", dispatcher,
-               100 * share, 1e3 * seconds[0], 1e3 * seconds[1], seconds[1] / seconds[0], 100 * (1 - totals[0].waited_s / totals[0].injected_s),
-               100 * (1 - totals[1].waited_s / totals[1].injected_s));
+    fmt::print("{}  step {:6.2f} ms, link {:6.2f} ms: in turn {:6.2f} ms, {:4.0f} % hidden; overlapped {:6.2f} ms, {:4.0f} % hidden\n", dispatcher,
+               1e3 * without_link, 1e3 * link, 1e3 * in_turn, 100 * (1 - (in_turn - without_link) / link), 1e3 * overlapped,
+               100 * (1 - (overlapped - without_link) / link));
 }
 
 Index argument(int argc, char** argv, int i, Index otherwise) { return argc > i ? std::atoll(argv[i]) : otherwise; }
@@ -188,15 +196,15 @@ int main(int argc, char** argv) {
   {
     const auto world = mpi.world();
     const bench::Sizes sizes{.rows = bench::argument(argc, argv, 1, 2048),
-                             .hidden = bench::argument(argc, argv, 2, 256),
-                             .experts = bench::argument(argc, argv, 3, 8),
-                             .top_k = bench::argument(argc, argv, 4, 2)};
+                             .hidden = bench::argument(argc, argv, 2, 512),
+                             .experts = bench::argument(argc, argv, 3, 16),
+                             .top_k = bench::argument(argc, argv, 4, 4)};
     if (world->rank() == 0)
       fmt::print("{} ranks of one thread, {} rows each, D = F = {}, E {}, K {}, bf16; forward and backward of one layer's experts\n", world->size(), sizes.rows,
                  sizes.hidden, sizes.experts, sizes.top_k);
     bench::compare_dispatchers(*world, sizes);
     for (const char* dispatcher : {"all_gather", "all_to_all"})
-      for (const double share : {0.25, 0.5, 1.0}) bench::hide(*world, sizes, dispatcher, share);
+      for (const double share : {0.3, 1.0}) bench::hide(*world, sizes, dispatcher, share);
   }
   mpi.close();
 }

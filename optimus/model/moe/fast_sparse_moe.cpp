@@ -17,8 +17,8 @@
 namespace optimus {
 namespace {
 
-/// Two parts where an expert can expect that many slots from each: with fewer its products would take longer than what is hidden behind them saves.
-constexpr Index kSlotsOfAnExpert = 64;
+/// Two parts where an expert can expect that many slots from each. Weights and their gradients are read twice then: with fewer slots this costs more than a tenth.
+constexpr Index kSlotsOfAnExpert = 128;
 
 /// What moves for one part.
 struct PartTraffic {
