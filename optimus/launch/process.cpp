@@ -128,7 +128,7 @@ std::optional<std::string> find_program(const std::string& name) {
   std::string folders = path != nullptr ? path : "/usr/local/bin:/usr/bin:/bin";
   for (std::size_t begin = 0; begin <= folders.size();) {
     const auto end = std::min(folders.find(':', begin), folders.size());
-    const std::string candidate = folders.substr(begin, end - begin) + "/" + name;
+    std::string candidate = folders.substr(begin, end - begin) + "/" + name;
     if (::access(candidate.c_str(), X_OK) == 0) return candidate;
     begin = end + 1;
   }

@@ -194,7 +194,6 @@ class Supervisor {
       all.insert(all.end(), policy_->spares().begin(), policy_->spares().end());
       unfit = examine(all);
     }
-    const std::vector<std::string> before = names_of(policy_->active());
     const Decision decision = policy_->after(d, unfit, clock_.seconds());
     for (std::size_t i = 0; i < decision.lines.size(); ++i) {
       const bool is_last_word = decision.is_over && i + 1 == decision.lines.size() && !is_good;

@@ -146,6 +146,16 @@ TEST_F(Launch, TellsEveryRankWhenTheBatchJobEnds) {
   EXPECT_NEAR(std::strtod(command.c_str() + command.find(name) + name.size(), nullptr), static_cast<double>(before) + 1000, 30);
 }
 
+TEST_F(Launch, KeepsTheLastWordsOfARunThatLeftNoOthers) {
+  plan({"exit 1 error: [file] cannot write x", "ok"});
+  EXPECT_EQ(run({"--nodes", "1"}).code, 0);
+  EXPECT_HAS(file("run/launch.log"), "left no word about the cause in failures.jsonl; it said:\nerror: [file] cannot write x");
+  plan({"exit 3 error: [data] no such folder"});
+  fs::remove(folder_ / "starts");
+  EXPECT_EQ(run({"--nodes", "1"}).code, 3);
+  EXPECT_HAS(file("run/launch.log"), "error: [data] no such folder");
+}
+
 TEST_F(Launch, StopsAtABugOfTheRun) {
   plan({"fail 10 nan 0 a 5", "fail 10 nan 0 c 5", "ok"});
   const auto result = run({"--nodes", "2"});
