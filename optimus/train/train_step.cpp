@@ -41,6 +41,7 @@ TrainStep::TrainStep(const RunConfig& config, const Mesh& mesh, RankGroups& grou
       groups_(groups),
       micro_batches_(config.batch.global_batch / config.batch.micro_batch),
       speaks_for_model_(mesh.member_index(groups.world.rank(), Axis::kTp) == 0),
+      speaks_for_labels_(speaks_for_model_ && mesh.member_index(groups.world.rank(), Axis::kPp) == 0),
       model_(std::make_unique<StageModel>(config, mesh, groups, backend)) {
   const ShardedOptimizer::Options options{.optimizer = config.optimizer, .precision = config.precision, .parallel = config.parallel};
   optimizer_ = std::make_unique<ShardedOptimizer>(model_->specs(), options, mesh, groups.world.rank(), groups.replica_groups(), backend);
@@ -93,7 +94,9 @@ StepOutcome TrainStep::run(const Batch& batch, const StepSettings& settings, con
   PassSums sums;
   {
     const PhaseTimer timer(seconds, Phase::kForwardBackward);
-    sum_over<Index>(*groups_.dp_ep, std::span(&outcome.valid_labels, 1));
+    // Not over dp_ep: there the weights of the last step may still be on their way.
+    if (!speaks_for_labels_) outcome.valid_labels = 0;
+    sum_over<Index>(groups_.world, std::span(&outcome.valid_labels, 1));
     if (hooks.before_forward) optimizer_->wait_weights();  // whoever looks in may look at weights
     call(hooks.before_forward);
     reduces_early_ = !hooks.after_backward;  // and at gradients before they are summed
@@ -127,7 +130,6 @@ StepOutcome TrainStep::run(const Batch& batch, const StepSettings& settings, con
   }
   const PhaseTimer timer(seconds, Phase::kUpdate);
   outcome.update = optimizer_->update(settings.lr, settings.may_clip);
-  optimizer_->wait_weights();
   return outcome;
 }
 

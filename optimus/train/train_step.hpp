@@ -66,8 +66,9 @@ class TrainStep {
 
   const RunConfig& config_;
   RankGroups& groups_;
-  Index micro_batches_;    ///< of the global batch
-  bool speaks_for_model_;  ///< whether this rank's sums count: TP peers have the same ones
+  Index micro_batches_;     ///< of the global batch
+  bool speaks_for_model_;   ///< whether this rank's sums count: TP peers have the same ones
+  bool speaks_for_labels_;  ///< the same for its rows: PP peers have the same ones too
   bool reduces_early_ = true;
   std::unique_ptr<StageModel> model_;
   std::unique_ptr<ShardedOptimizer> optimizer_;
