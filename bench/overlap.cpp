@@ -33,10 +33,10 @@ vocab_size = 2048
 [data]
 sequence_length = 256
 [batch]
-global_batch = 16
-micro_batch = 1
+global_batch = 32
+micro_batch = 2
 [parallel]
-bucket_elements = 1048576
+bucket_elements = 524288
 )";
 constexpr int kSteps = 6;
 
@@ -101,8 +101,9 @@ void run(Communicator& world, const Link& link) {
   const std::vector<Case> cases = {{"DP 2", {}, {"dp", "dp_ep", "dp_ep_tp"}},
                                    {"EP 2, all_gather", {"parallel.ep=2", "moe.dispatcher=all_gather"}, {"ep"}},
                                    {"EP 2, all_to_all", {"parallel.ep=2", "moe.dispatcher=all_to_all"}, {"ep"}},
-                                   {"PP 2, 1f1b", {"parallel.pp=2"}, {"pp"}, 0.1},
-                                   {"PP 2, zero_bubble", {"parallel.pp=2", "parallel.pipeline_schedule=zero_bubble"}, {"pp"}, 0.1}};
+                                   {"PP 2, gpipe", {"parallel.pp=2", "batch.micro_batch=1", "parallel.pipeline_schedule=gpipe"}, {"pp"}, 0.1},
+                                   {"PP 2, 1f1b", {"parallel.pp=2", "batch.micro_batch=1"}, {"pp"}, 0.1},
+                                   {"PP 2, zero_bubble", {"parallel.pp=2", "batch.micro_batch=1", "parallel.pipeline_schedule=zero_bubble"}, {"pp"}, 0.1}};
   if (world.rank() == 0)
     fmt::print("{:<20} {:>10} {:>12} {:>12} {:>10} {:>14} {:>14}\n", "layout", "no delay", "with overlap", "without", "injected", "hidden, on", "hidden, off");
   for (const Case& c : cases) {
@@ -119,7 +120,7 @@ void run(Communicator& world, const Link& link) {
 
 int main(int argc, char** argv) {
   optimus::MpiEnvironment environment;
-  const double latency_us = argc > 1 ? std::atof(argv[1]) : 50, megabytes = argc > 2 ? std::atof(argv[2]) : 500;
+  const double latency_us = argc > 1 ? std::atof(argv[1]) : 50, megabytes = argc > 2 ? std::atof(argv[2]) : 800;
   {
     const auto world = environment.world();
     optimus::bench::run(*world, {.latency_s = latency_us * 1e-6, .bytes_per_s = megabytes * 1e6});

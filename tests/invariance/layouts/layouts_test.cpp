@@ -65,10 +65,10 @@ TEST_F(Layouts, CoveringGiveTheResultOfOneRank) {
 
 /// With the counts of the global batch the balancing loss does not depend on the micro-batches either.
 TEST_F(Layouts, CoveringBalanceTheGlobalBatch) {
-  const ModelCase model = model_cases().back();
+  const ModelCase model = model_cases().front();
   std::vector<Layout> some;
   const auto all = covering_layouts(model, world().size(), 1);
-  for (std::size_t i = 0; i < all.size(); i += 4) some.push_back(all[i]);
+  for (std::size_t i = 0; i < all.size(); i += 2) some.push_back(all[i]);
   each(some, [&](const Layout& layout) { check(model, layout, 16, {"moe.aux_loss_scope=global_batch"}); });
 }
 
