@@ -1,81 +1,107 @@
 #include "optimus/model/attention_block.hpp"
 
-#include "optimus/model/tensor_parallel.hpp"
 #include "optimus/ops/attention.hpp"
 #include "optimus/ops/linear.hpp"
+#include "optimus/ops/misc.hpp"
 #include "optimus/ops/norm.hpp"
 
 namespace optimus {
 namespace {
 
-/// What differs between the projections of queries, keys and values.
+/// One of the three projections: what differs between them.
 struct Projection {
   ConstView w_OD, gain_O;  ///< no gain: no norm
-  Index width;             ///< of the whole projection, on all ranks
-  bool is_counted;         ///< this rank's part of it is nobody else's, or it is the one that counts
+  const ProjectionSaved& saved;
+  Index width;  ///< of the whole projection, on all ranks
   bool is_rotated;
 };
 
-Projection queries(const ModelContext& c, const AttentionWeights& w) {
-  return {.w_OD = w.w_q_QD, .gain_O = w.q_norm_Q, .width = c.model().hidden_size, .is_counted = true, .is_rotated = true};
+Projection queries(const ModelContext& c, const AttentionWeights& w, const AttentionSaved& s) {
+  return {.w_OD = w.w_q_QD, .gain_O = w.q_norm_Q, .saved = s.q, .width = c.model().hidden_size, .is_rotated = true};
 }
-Projection keys(const ModelContext& c, const AttentionWeights& w) {
-  return {.w_OD = w.w_k_GD, .gain_O = w.k_norm_G, .width = c.model().kv_size(), .is_counted = c.owns_kv(), .is_rotated = true};
+Projection keys(const ModelContext& c, const AttentionWeights& w, const AttentionSaved& s) {
+  return {.w_OD = w.w_k_GD, .gain_O = w.k_norm_G, .saved = s.k, .width = c.model().kv_size(), .is_rotated = true};
 }
-Projection values(const ModelContext& c, const AttentionWeights& w) {
-  return {.w_OD = w.w_v_GD, .gain_O = {}, .width = c.model().kv_size(), .is_counted = c.owns_kv(), .is_rotated = false};
-}
-
-/// The norm over the whole projection, of which this rank has a part.
-void norm(const ModelContext& c, const Projection& p, const ProjectionSaved& s) {
-  if (c.tp == nullptr) return ops::rms_norm_forward(c.backend, s.raw, p.gain_O, c.model().norm_eps, s.out, s.rstd_T);
-  ops::row_sum_squares(c.backend, s.raw, s.rstd_T);
-  sum_parts(c, s.rstd_T, p.is_counted);
-  ops::rms_norm_rstd(c.backend, s.rstd_T, p.width, c.model().norm_eps, s.rstd_T);
-  ops::rms_norm_apply(c.backend, s.raw, p.gain_O, s.rstd_T, s.out);
+Projection values(const ModelContext& c, const AttentionWeights& w, const AttentionSaved& s) {
+  return {.w_OD = w.w_v_GD, .gain_O = {}, .saved = s.v, .width = c.model().kv_size(), .is_rotated = false};
 }
 
-/// In place: `d` is the gradient of the norm's output, then of its input.
-void norm_backward(const ModelContext& c, const Projection& p, const ProjectionSaved& s, View d, View dgain_O) {
-  if (c.tp == nullptr) return ops::rms_norm_backward(c.backend, d, s.raw, p.gain_O, s.rstd_T, d, Write::kOverwrite, dgain_O);
+void multiply(const ModelContext& c, const Projection& p, ConstView n_TD) {
+  ops::linear_forward(c.backend, n_TD, p.w_OD, p.saved.raw);
+  c.poll();
+}
+
+/// Of the rows of queries and of keys each rank has a part: their sums are added up. A head that several ranks have counts once.
+void sum_over_heads(const ModelContext& c, View sums_2T) {
+  if (!c.owns_kv()) ops::fill_zero(c.backend, sums_2T[1]);
+  c.tp->all_reduce(sums_2T, Reduce::kSum);
+}
+
+/// The norms over the whole projections.
+void norms(const ModelContext& c, const Projection& q, const Projection& k, View rstd_2T) {
+  for (const Projection* p : {&q, &k}) {
+    const ProjectionSaved& s = p->saved;
+    if (c.tp == nullptr) ops::rms_norm_forward(c.backend, s.raw, p->gain_O, c.model().norm_eps, s.out, s.rstd_T);
+    else ops::row_sum_squares(c.backend, s.raw, s.rstd_T);
+  }
+  if (c.tp == nullptr) return;
+  sum_over_heads(c, rstd_2T);
+  for (const Projection* p : {&q, &k}) {
+    const ProjectionSaved& s = p->saved;
+    ops::rms_norm_rstd(c.backend, s.rstd_T, p->width, c.model().norm_eps, s.rstd_T);
+    ops::rms_norm_apply(c.backend, s.raw, p->gain_O, s.rstd_T, s.out);
+  }
+}
+
+/// A projection in backward.
+struct ProjectionGradient {
+  Projection p;
+  View d;  ///< of what the steps have come to, in place
+  View dw_OD, dgain_O;
+};
+
+/// In place: the gradients of the norms' outputs become those of their inputs.
+void norms_backward(const ModelContext& c, const ProjectionGradient& q, const ProjectionGradient& k, ConstView rstd_2T) {
   Scratch scratch(c.arena);
-  const View dots_T = scratch.like(s.rstd_T);
-  const NormKernels::RmsNormPart part{.dy_TD = d, .x_TD = s.raw, .gain_D = p.gain_O, .rstd_T = s.rstd_T, .width = p.width};
-  ops::rms_norm_dots(c.backend, part, dots_T);
-  sum_parts(c, dots_T, p.is_counted);
-  ops::rms_norm_backward_apply(c.backend, part, dots_T, d, Write::kOverwrite, dgain_O);
+  const View dots_2T = c.tp == nullptr ? View{} : scratch.like(rstd_2T);
+  const auto part = [](const ProjectionGradient& g) {
+    return NormKernels::RmsNormPart{.dy_TD = g.d, .x_TD = g.p.saved.raw, .gain_D = g.p.gain_O, .rstd_T = g.p.saved.rstd_T, .width = g.p.width};
+  };
+  if (c.tp == nullptr) {
+    for (const ProjectionGradient* g : {&q, &k})
+      ops::rms_norm_backward(c.backend, g->d, g->p.saved.raw, g->p.gain_O, g->p.saved.rstd_T, g->d, Write::kOverwrite, g->dgain_O);
+    return;
+  }
+  ops::rms_norm_dots(c.backend, part(q), dots_2T[0]);
+  ops::rms_norm_dots(c.backend, part(k), dots_2T[1]);
+  sum_over_heads(c, dots_2T);
+  ops::rms_norm_backward_apply(c.backend, part(q), dots_2T[0], q.d, Write::kOverwrite, q.dgain_O);
+  ops::rms_norm_backward_apply(c.backend, part(k), dots_2T[1], k.d, Write::kOverwrite, k.dgain_O);
 }
 
 /// What the norm made, once more.
-View norm_again(const ModelContext& c, Scratch& scratch, const Projection& p, const ProjectionSaved& s) {
+View norm_again(const ModelContext& c, Scratch& scratch, const Projection& p) {
+  const ProjectionSaved& s = p.saved;
   const View normed = scratch.like(s.raw);
   if (c.tp == nullptr) ops::rms_norm_forward(c.backend, s.raw, p.gain_O, c.model().norm_eps, normed, scratch.like(s.rstd_T));
   else ops::rms_norm_apply(c.backend, s.raw, p.gain_O, s.rstd_T, normed);
   return normed;
 }
 
-/// rope(clip(norm(W n)))
-void project(const ModelContext& c, const Projection& p, ConstView n_TD, const ProjectionSaved& s) {
+void clip_and_rotate(const ModelContext& c, const Projection& p) {
   const auto& clip = c.model().clip_qkv;
-  ops::linear_forward(c.backend, n_TD, p.w_OD, s.raw);
-  c.poll();
-  if (p.gain_O.exists()) norm(c, p, s);
-  if (clip) ops::clamp_forward(c.backend, p.gain_O.exists() ? s.out : s.raw, *clip, s.out);
-  if (p.is_rotated) ops::rope(c.backend, s.out, c.positions_T, c.cos_PA, c.sin_PA, c.model().head_size(), false);
+  if (clip) ops::clamp_forward(c.backend, p.gain_O.exists() ? p.saved.out : p.saved.raw, *clip, p.saved.out);
+  if (p.is_rotated) ops::rope(c.backend, p.saved.out, c.positions_T, c.cos_PA, c.sin_PA, c.model().head_size(), false);
 }
 
-/// The same from bottom to top. `d` is the gradient of the projection's result, used up.
-void project_backward(const ModelContext& c, const Projection& p, ConstView n_TD, const ProjectionSaved& s, View d, View dw_OD, View dgain_O) {
+/// In place.
+void clip_and_rotate_backward(const ModelContext& c, const ProjectionGradient& g) {
   const auto& clip = c.model().clip_qkv;
-  if (p.is_rotated) ops::rope(c.backend, d, c.positions_T, c.cos_PA, c.sin_PA, c.model().head_size(), true);
-  if (clip) {
-    // Which elements were cut shows only before the cut.
-    Scratch scratch(c.arena);
-    ops::clamp_backward(c.backend, d, p.gain_O.exists() ? norm_again(c, scratch, p, s) : s.raw, *clip, d);
-  }
-  if (p.gain_O.exists()) norm_backward(c, p, s, d, dgain_O);
-  c.weight_gradient({.dy = d, .x = n_TD, .dw = dw_OD, .segments_e = {}});
-  c.poll();
+  if (g.p.is_rotated) ops::rope(c.backend, g.d, c.positions_T, c.cos_PA, c.sin_PA, c.model().head_size(), true);
+  if (!clip) return;
+  // Which elements were cut shows only before the cut.
+  Scratch scratch(c.arena);
+  ops::clamp_backward(c.backend, g.d, g.p.gain_O.exists() ? norm_again(c, scratch, g.p) : g.p.saved.raw, *clip, g.d);
 }
 
 /// dn += d W. Of heads that several ranks hold, each does a part of the rows: the sum over the ranks has all of them once.
@@ -87,10 +113,9 @@ void kv_backward_input(const ModelContext& c, ConstView d_TG, ConstView w_GD, Vi
   ops::linear_backward_input(c.backend, d_TG.rows(own.begin, end), w_GD, dn_TD.rows(own.begin, end), Write::kAccumulate);
 }
 
-ProjectionSaved allocate_projection(const ModelContext& c, Index width, bool has_norm) {
-  ProjectionSaved s{.raw = c.keep_rows(width), .rstd_T = {}, .out = {}};
-  s.out = has_norm || c.model().clip_qkv ? c.keep_rows(width) : s.raw;
-  if (has_norm) s.rstd_T = c.keep(c.wide, {c.rows()});
+ProjectionSaved allocate_projection(const ModelContext& c, Index width, View rstd_T) {
+  ProjectionSaved s{.raw = c.keep_rows(width), .rstd_T = rstd_T, .out = {}};
+  s.out = rstd_T.exists() || c.model().clip_qkv ? c.keep_rows(width) : s.raw;
   return s;
 }
 
@@ -107,18 +132,20 @@ AttentionShape attention_shape(const ModelContext& c) {
 }  // namespace
 
 AttentionSaved allocate_attention(const ModelContext& c) {
-  const ModelConfig& model = c.model();
-  return {.q = allocate_projection(c, c.q_size(), model.is_moe),
-          .k = allocate_projection(c, c.kv_size(), model.is_moe),
-          .v = allocate_projection(c, c.kv_size(), false),
+  const View rstd_2T = c.model().is_moe ? c.keep(c.wide, {2, c.rows()}) : View{};
+  return {.q = allocate_projection(c, c.q_size(), rstd_2T.exists() ? rstd_2T[0] : View{}),
+          .k = allocate_projection(c, c.kv_size(), rstd_2T.exists() ? rstd_2T[1] : View{}),
+          .v = allocate_projection(c, c.kv_size(), {}),
+          .rstd_2T = rstd_2T,
           .o_TQ = c.keep_rows(c.q_size()),
           .lse_BHS = c.keep(c.wide, {c.sequences, c.heads(), c.sequence_length})};
 }
 
 void attention_project(const ModelContext& c, const AttentionWeights& w, ConstView n_TD, const AttentionSaved& s) {
-  project(c, queries(c, w), n_TD, s.q);
-  project(c, keys(c, w), n_TD, s.k);
-  project(c, values(c, w), n_TD, s.v);
+  const Projection q = queries(c, w, s), k = keys(c, w, s), v = values(c, w, s);
+  for (const Projection* p : {&q, &k, &v}) multiply(c, *p, n_TD);
+  if (s.rstd_2T.exists()) norms(c, q, k, s.rstd_2T);
+  for (const Projection* p : {&q, &k, &v}) clip_and_rotate(c, *p);
 }
 
 void attention_block_forward(const ModelContext& c, const AttentionWeights& w, ConstView n_TD, const AttentionSaved& s, View y_TD) {
@@ -144,9 +171,15 @@ void attention_block_backward(const ModelContext& c, const AttentionWeights& w, 
     c.kv_sharers->all_reduce(dk_TG, Reduce::kSum);
     c.kv_sharers->all_reduce(dv_TG, Reduce::kSum);
   }
-  project_backward(c, queries(c, w), n_TD, s.q, dq_TQ, dw.w_q_QD, dw.q_norm_Q);
-  project_backward(c, keys(c, w), n_TD, s.k, dk_TG, dw.w_k_GD, dw.k_norm_G);
-  project_backward(c, values(c, w), n_TD, s.v, dv_TG, dw.w_v_GD, {});
+  const ProjectionGradient q{.p = queries(c, w, s), .d = dq_TQ, .dw_OD = dw.w_q_QD, .dgain_O = dw.q_norm_Q};
+  const ProjectionGradient k{.p = keys(c, w, s), .d = dk_TG, .dw_OD = dw.w_k_GD, .dgain_O = dw.k_norm_G};
+  const ProjectionGradient v{.p = values(c, w, s), .d = dv_TG, .dw_OD = dw.w_v_GD, .dgain_O = {}};
+  for (const ProjectionGradient* g : {&q, &k, &v}) clip_and_rotate_backward(c, *g);
+  if (s.rstd_2T.exists()) norms_backward(c, q, k, s.rstd_2T);
+  for (const ProjectionGradient* g : {&q, &k, &v}) {
+    c.weight_gradient({.dy = g->d, .x = n_TD, .dw = g->dw_OD, .segments_e = {}});
+    c.poll();
+  }
   ops::linear_backward_input(c.backend, dq_TQ, w.w_q_QD, dn_TD, Write::kOverwrite);
   kv_backward_input(c, dk_TG, w.w_k_GD, dn_TD);
   kv_backward_input(c, dv_TG, w.w_v_GD, dn_TD);

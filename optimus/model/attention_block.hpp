@@ -24,6 +24,7 @@ struct ProjectionSaved {
 
 struct AttentionSaved {
   ProjectionSaved q, k, v;
+  View rstd_2T;  ///< of the norms of queries and keys, one after the other; does not exist without them
   View o_TQ, lse_BHS;
 };
 

@@ -27,11 +27,6 @@ void sum_rows(const ModelContext& c, View partial_TD, View y_lD) {
   else if (c.tp != nullptr) c.tp->all_reduce(partial_TD, Reduce::kSum);
 }
 
-void sum_parts(const ModelContext& c, View values_T, bool is_counted) {
-  if (!is_counted) ops::fill_zero(c.backend, values_T);
-  if (c.tp != nullptr) c.tp->all_reduce(values_T, Reduce::kSum);
-}
-
 std::unique_ptr<Communicator> make_kv_sharers(const TransformerOptions& options, Communicator* tp) {
   const Index copies = options.split.tp / std::min(options.split.tp, options.model.num_key_value_heads);
   if (tp == nullptr || copies == 1) return nullptr;

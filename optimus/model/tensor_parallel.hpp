@@ -19,9 +19,6 @@ namespace optimus {
 /// y_lD = the sum of all ranks' partial_TD, of the rows that lie here.
 void sum_rows(const ModelContext& c, View partial_TD, View y_lD);
 
-/// values_T[t] = the sum over the ranks that have a part of row t. A part that several ranks have is added once: `is_counted` on one of them.
-void sum_parts(const ModelContext& c, View values_T, bool is_counted);
-
 /// The ranks of `tp` that hold the same key and value head as this one, fewer heads than ranks; nullptr where no other does.
 /// Collective: over those ranks.
 [[nodiscard]] std::unique_ptr<Communicator> make_kv_sharers(const TransformerOptions& options, Communicator* tp);
