@@ -15,12 +15,16 @@ struct CheckpointConfig {
   Index persistent_interval = 0;
   bool async = true;
   bool keep_going_on_write_error = true;
+  Index keep_last = 0, keep_every = 0;
 };
 template <class Visitor> void describe(Visitor& v, CheckpointConfig& c) {
   v.field("interval", c.interval, "Steps between full checkpoints; 0: only at the end.", at_least(0));
-  v.field("persistent_interval", c.persistent_interval, "Steps between model-only checkpoints that are kept for ever; 0: none.", at_least(0));
+  v.field("persistent_interval", c.persistent_interval, "Steps between model-only checkpoints; 0: none.", at_least(0));
   v.field("async", c.async, "Copy the state and write it in the background.");
   v.field("keep_going_on_write_error", c.keep_going_on_write_error, "A checkpoint that cannot be written is a warning, not the end of the run.");
+  v.field("keep_last", c.keep_last, "Model-only checkpoints to keep: that many of the newest; 0: all of them.", at_least(0));
+  v.field("keep_every", c.keep_every, "Beside the newest, keep those of steps that are multiples of this for ever; 0: none beside them. Needs keep_last.",
+          at_least(0));
 }
 
 /// Where training stands: the scalars of a checkpoint.

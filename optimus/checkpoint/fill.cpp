@@ -8,6 +8,11 @@
 #include "optimus/checkpoint/elements.hpp"
 
 namespace optimus {
+namespace {
+
+constexpr std::size_t kOpenFiles = 64;
+
+}  // namespace
 
 void read_shared(const ReadFile& file, Index offset, DType dtype, const Region& stored, const Region& wanted, View out) {
   const Index width = dtype_bytes(dtype), out_width = dtype_bytes(out.dtype());
@@ -56,6 +61,7 @@ void CheckpointReader::fill(const Chunk& chunk) {
 const ReadFile& CheckpointReader::open(Index file) {
   const auto at = files_.find(file);
   if (at != files_.end()) return at->second;
+  if (files_.size() == kOpenFiles) files_.erase(files_.begin());  // a process may hold only so many open
   return files_.emplace(file, ReadFile(manifest_.info.folder / manifest_.files[static_cast<std::size_t>(file)].name)).first->second;
 }
 

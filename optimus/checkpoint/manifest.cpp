@@ -18,6 +18,7 @@ using Json = nlohmann::ordered_json;
 constexpr int kVersion = 1;
 constexpr std::string_view kFormat = "optimus-checkpoint";
 constexpr std::string_view kOpening = "{\"xxh64\":\"";
+constexpr std::string_view kFiles = ",\n\"files\":[";  // no text before it has a line break of its own
 constexpr std::size_t kHexDigits = 16;
 
 Json shape_json(const Shape& shape) {
@@ -134,6 +135,26 @@ std::string lines(const Json& list) {
   return text;
 }
 
+// A line for each file, made and read one at a time: of a large world's checkpoint there are tens of megabytes, as JSON in memory ten times that.
+std::string file_lines(const Manifest& manifest) {
+  std::string text;
+  for (const StoredFile& file : manifest.files) text += (text.empty() ? "\n" : ",\n") + file_json(manifest, file).dump();
+  return text;
+}
+
+void parse_file_lines(std::string_view text, Manifest& manifest) {
+  while (text.starts_with("\n{")) {
+    text.remove_prefix(1);
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    std::string_view line = text.substr(0, end);
+    while (!line.empty() && line.back() != '}') line.remove_suffix(1);            // the comma
+    if (end + 1 >= text.size() && line.ends_with("]}")) line.remove_suffix(2);  // of the whole text, behind the last file
+    manifest.files.push_back(parse_file(Json::parse(line), manifest.tensors));
+    for (StoredChunk& chunk : manifest.files.back().chunks) chunk.file = static_cast<Index>(manifest.files.size()) - 1;
+    text.remove_prefix(end);
+  }
+}
+
 // Everything behind the checksum's digits.
 std::string body_text(const Manifest& manifest) {
   const CheckpointInfo& info = manifest.info;
@@ -148,13 +169,15 @@ std::string body_text(const Manifest& manifest) {
             {"run_config", info.run_config}};
   std::string text = "\"";
   for (const auto& [key, value] : head.items()) text += fmt::format(",\n\"{}\":{}", key, value.dump());
-  Json files = Json::array();
-  for (const StoredFile& file : manifest.files) files.push_back(file_json(manifest, file));
-  return text + ",\n\"tensors\":[" + lines(tensors_json(manifest.tensors)) + "],\n\"files\":[" + lines(files) + "]}\n";
+  text += ",\n\"tensors\":[" + lines(tensors_json(manifest.tensors)) + "]";
+  text += kFiles;
+  return text + file_lines(manifest) + "]}\n";
 }
 
-Manifest parse_body(const std::string& text, const std::filesystem::path& folder) {
-  const Json json = Json::parse(text);
+Manifest parse_body(std::string_view text, const std::filesystem::path& folder) {
+  const std::size_t files = text.find(kFiles);
+  if (files == std::string_view::npos) throw CheckpointError("it has no table of files");
+  const Json json = Json::parse(std::string(text.substr(0, files)) + "}");
   if (json.at("format") != kFormat) throw CheckpointError(fmt::format("format {}", json.at("format").dump()));
   if (json.at("version") != kVersion) throw CheckpointError(fmt::format("version {}, this program reads {}", json.at("version").dump(), kVersion));
   Manifest manifest;
@@ -167,10 +190,7 @@ Manifest parse_body(const std::string& text, const std::filesystem::path& folder
                    .weights_dtype = json.at("weights_dtype").get<std::string>(),
                    .sequence = json.at("sequence").get<Index>()};
   manifest.tensors = parse_tensors(json.at("tensors"));
-  for (const Json& file : json.at("files")) {
-    manifest.files.push_back(parse_file(file, manifest.tensors));
-    for (StoredChunk& chunk : manifest.files.back().chunks) chunk.file = static_cast<Index>(manifest.files.size()) - 1;
-  }
+  parse_file_lines(text.substr(files + kFiles.size()), manifest);
   return manifest;
 }
 
@@ -201,11 +221,9 @@ std::string tables_line(const Manifest& part) {
   return Json{{"tensors", tensors_json(part.tensors)}, {"files", files}}.dump();
 }
 
-void add_tables_line(Manifest& manifest, const std::string& line) {
+void add_tables_line(Manifest& manifest, std::map<std::string, Index>& known, const std::string& line) {
   const Json json = Json::parse(line);
   const std::vector<StoredTensor> tensors = parse_tensors(json.at("tensors"));
-  std::map<std::string, Index> known;
-  for (const StoredTensor& tensor : manifest.tensors) known.emplace(tensor.name, static_cast<Index>(known.size()));
   std::vector<Index> place;  // of the rank's tensors in the manifest
   for (const StoredTensor& tensor : tensors) {
     const auto [at, is_new] = known.emplace(tensor.name, static_cast<Index>(manifest.tensors.size()));
@@ -253,7 +271,7 @@ Manifest parse_manifest(const std::string& text, const std::filesystem::path& fo
   const std::string name = (folder / kManifestName).string();
   const auto fail = [&](std::string_view problem) { throw CheckpointError(fmt::format("[checkpoint] {}: {}", name, problem)); };
   if (text.size() < kOpening.size() + kHexDigits || text.compare(0, kOpening.size(), kOpening) != 0) fail("not a manifest, or damaged");
-  const std::string body = text.substr(kOpening.size() + kHexDigits);
+  const std::string_view body = std::string_view(text).substr(kOpening.size() + kHexDigits);
   if (text.compare(kOpening.size(), kHexDigits, hex64(xxh64(body))) != 0) fail("altered or cut short: its checksum does not fit");
   Manifest manifest;
   try {

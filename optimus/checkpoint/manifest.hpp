@@ -50,8 +50,8 @@ struct Manifest {
 
 /// Tensors and files as one line of text: what a rank tells of what it wrote.
 [[nodiscard]] std::string tables_line(const Manifest& part);
-/// Adds a rank's line.  Errors: CheckpointError if ranks disagree about a tensor.
-void add_tables_line(Manifest& manifest, const std::string& line);
+/// Adds a rank's line. `known`: numbers of the tensors so far, empty at first.  Errors: CheckpointError if ranks disagree about a tensor.
+void add_tables_line(Manifest& manifest, std::map<std::string, Index>& known, const std::string& line);
 /// Sorts tensors by name (chunks follow).
 void sort_tensors(Manifest& manifest);
 

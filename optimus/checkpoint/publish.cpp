@@ -23,15 +23,6 @@ bool is_there(const std::filesystem::path& path) {
   return std::filesystem::exists(std::filesystem::symlink_status(path, code));
 }
 
-// Whether every entry is something that a checkpoint consists of.
-bool looks_like_checkpoint(const std::filesystem::path& folder) {
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    const std::string name = entry.path().filename().string();
-    if (!name.starts_with(kManifestName) && !name.starts_with("rank")) return false;
-  }
-  return true;
-}
-
 }  // namespace
 
 PublishPaths::PublishPaths(const std::filesystem::path& published) : folder(published.has_filename() ? published : published.parent_path()) {
@@ -109,6 +100,14 @@ void remove_checkpoint(const std::filesystem::path& folder) {
   }
   std::filesystem::remove_all(folder, code);
   if (code) throw FileError(fmt::format("[checkpoint] cannot remove {}: {}", folder.string(), code.message()));
+}
+
+bool looks_like_checkpoint(const std::filesystem::path& folder) {
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with(kManifestName) && !name.starts_with("rank")) return false;
+  }
+  return true;
 }
 
 bool is_complete(const std::filesystem::path& folder) {

@@ -40,6 +40,9 @@ void abandon_writing(const PublishPaths& paths) noexcept;
 /// Removes a checkpoint; its manifest first, so that a half-removed one is never taken for whole.  Errors: FileError.
 void remove_checkpoint(const std::filesystem::path& folder);
 
+/// Whether every entry of a folder is something that a checkpoint, or the rest of one, consists of.
+[[nodiscard]] bool looks_like_checkpoint(const std::filesystem::path& folder);
+
 /// A manifest that fits itself, and all files with their sizes.
 [[nodiscard]] bool is_complete(const std::filesystem::path& folder);
 

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
+#include <functional>
 #include <optional>
 #include <system_error>
 #include <utility>
@@ -60,6 +62,14 @@ std::vector<std::filesystem::path> persistent_folders(const std::filesystem::pat
   return folders;
 }
 
+// N of ".../step-N".
+std::optional<Index> step_of(const std::filesystem::path& folder) {
+  const std::string digits = folder.filename().string().substr(std::string_view("step-").size());
+  Index step = 0;
+  const auto [end, code] = std::from_chars(digits.data(), digits.data() + digits.size(), step);
+  return code == std::errc() && end == digits.data() + digits.size() ? std::optional(step) : std::nullopt;
+}
+
 }  // namespace
 
 CheckpointStore::CheckpointStore(std::filesystem::path run_dir) : folder_(std::move(run_dir) / "checkpoints") {}
@@ -99,6 +109,27 @@ void CheckpointStore::clean() const {
   if (!is_there(folder_)) return;
   for (const char* slot : {"slot-0", "slot-1"}) recover_folder(PublishPaths(folder_ / slot));
   for (const auto& folder : persistent_folders(folder_ / "persistent")) recover_folder(PublishPaths(folder));
+}
+
+std::vector<Index> CheckpointStore::prune_persistent(Index newest, const KeepPolicy& keep) const {
+  std::vector<Index> removed;
+  if (keep.last == 0) return removed;
+  std::vector<Index> steps;
+  for (const auto& folder : persistent_folders(folder_ / "persistent")) {
+    if (const auto step = step_of(folder); step && *step <= newest) steps.push_back(*step);
+  }
+  std::sort(steps.begin(), steps.end(), std::greater<>());
+  Index kept = 0;
+  std::erase_if(steps, [&](Index step) {
+    if (step == newest || (kept < keep.last && is_complete(persistent(step)))) return ++kept > 0;
+    return keep.every > 0 && step % keep.every == 0;
+  });
+  for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
+    if (!is_there(persistent(*step)) || !looks_like_checkpoint(persistent(*step))) continue;
+    remove_checkpoint(persistent(*step));
+    removed.push_back(*step);
+  }
+  return removed;
 }
 
 bool CheckpointStore::set_slots_aside() const {

@@ -9,7 +9,14 @@
 
 namespace optimus {
 
-/// Names and finds checkpoints; holds nothing but the path, asks the disk each time. Only clean(), set_slots_aside() and publish_latest() change anything: one process calls those.
+/// Which model-only checkpoints stay.
+struct KeepPolicy {
+  Index last = 0;   ///< that many of the newest complete ones; 0: all
+  Index every = 0;  ///< those of steps that are multiples of it; 0: none
+};
+
+/// Names and finds checkpoints; holds nothing but the path, asks the disk each time. clean(), set_slots_aside(), publish_latest() and prune_persistent() change
+/// what is there: one process calls those.
 class CheckpointStore {
  public:
   explicit CheckpointStore(std::filesystem::path run_dir);
@@ -23,6 +30,10 @@ class CheckpointStore {
   [[nodiscard]] std::vector<CheckpointInfo> candidates(std::vector<std::string>& damaged) const;
   /// Model-only ones, newest first, complete in the same sense.
   [[nodiscard]] std::vector<CheckpointInfo> persistent_candidates(std::vector<std::string>& damaged) const;
+  /// Removes model-only checkpoints that `keep` lets go, oldest first, up to the one of step `newest`, which was saved just now: those of higher steps are an
+  /// earlier run's. What is damaged does not count as kept; a folder that holds other things too stays. Returns the steps that are gone.
+  /// Errors: FileError.
+  std::vector<Index> prune_persistent(Index newest, const KeepPolicy& keep) const;
   /// Moves the slots into replaced/, in the place of what is there, so that a run that starts anew is never continued from them. False if there are none.
   /// Errors: FileError.
   bool set_slots_aside() const;

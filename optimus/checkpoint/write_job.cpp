@@ -194,7 +194,8 @@ Manifest WriteJob::merge_tables(const std::string& lines) const {
   manifest.info = info_;
   manifest.info.sequence = next_sequence(paths_.folder);
   std::istringstream stream(lines);
-  for (std::string line; std::getline(stream, line);) add_tables_line(manifest, line);
+  std::map<std::string, Index> known;
+  for (std::string line; std::getline(stream, line);) add_tables_line(manifest, known, line);
   sort_tensors(manifest);
   throw_if_problems<CheckpointError>(fmt::format("[checkpoint] {}: not every element was passed exactly once", paths_.folder.string()),
                                      coverage_problems(manifest));

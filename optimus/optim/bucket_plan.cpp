@@ -28,6 +28,16 @@ std::optional<Axis> copy_axis(const Bucket& bucket, const Mesh& mesh, const std:
   return axis && mesh.group_size(*axis) > 1 ? axis : std::nullopt;
 }
 
+/// Part m of the model belongs to copy m mod copies. States divided over DP are spread already, and stay with the first.
+/// Ranks:    the same member for all that hold the same part, on both stages of a tied parameter and on TP ranks that share heads.
+Index owner_copy(const Bucket& bucket, const Mesh& mesh, Index rank, const std::string& sharding) {
+  if (!bucket.copy_axis || sharding != "none") return 0;
+  Coordinates part = mesh.coordinates(rank);
+  part.tp -= part.tp % bucket.tp_copies;
+  if (bucket.is_tied) part.pp = 0;
+  return mesh.group_index(mesh.rank_of(part), *bucket.copy_axis) % mesh.group_size(*bucket.copy_axis);
+}
+
 /// A bucket without parameters, for those of `kind`.
 Bucket open_bucket(const Kind& kind, const Mesh& mesh, Index rank, const std::string& sharding) {
   Bucket bucket{.replicas = kind.replicas,
@@ -42,8 +52,9 @@ Bucket open_bucket(const Kind& kind, const Mesh& mesh, Index rank, const std::st
     bucket.shard = mesh.member_index(rank, bucket.shard_axis);
   }
   bucket.copy_axis = copy_axis(bucket, mesh, sharding);
+  bucket.owner_copy = owner_copy(bucket, mesh, rank, sharding);
   const Coordinates at = mesh.coordinates(rank);
-  bucket.is_owner = (!bucket.copy_axis || mesh.member_index(rank, *bucket.copy_axis) == 0) && at.tp % kind.tp_copies == 0 && (!kind.is_tied || at.pp == 0);
+  bucket.is_owner = (!bucket.copy_axis || mesh.member_index(rank, *bucket.copy_axis) == bucket.owner_copy) && at.tp % kind.tp_copies == 0 && (!kind.is_tied || at.pp == 0);
   return bucket;
 }
 

@@ -30,6 +30,8 @@ struct Bucket {
   Index shard = 0;  ///< the part of this rank
   /// Other ranks that hold the same shard, of the same gradient: those along this axis.
   std::optional<Axis> copy_axis;
+  /// Member along copy_axis that owns the shard. With states that are not divided another one for each part of the model, so that their owners spread over nodes.
+  Index owner_copy = 0;
   /// Whether this rank speaks for its shard where several ranks hold the same one: norms and checkpoints count each element once.
   bool is_owner = true;
   std::vector<BucketEntry> entries;

@@ -61,7 +61,7 @@ void Replicas::share(const Bucket& bucket, View shard) const {
   if (bucket.tp_copies > 1) share_with_neighbours(group(Axis::kEpTp), bucket.tp_copies, shard);
   if (!bucket.copy_axis) return;
   Communicator& copies = group(*bucket.copy_axis);
-  if (copies.size() > 1) copies.broadcast(shard, 0);
+  if (copies.size() > 1) copies.broadcast(shard, bucket.owner_copy);
 }
 
 }  // namespace optimus

@@ -6,6 +6,7 @@
 
 #include "optimus/base/file.hpp"
 #include "optimus/base/log.hpp"
+#include "optimus/base/timer.hpp"
 #include "optimus/checkpoint/hugging_face.hpp"
 #include "optimus/model/differences.hpp"
 #include "optimus/model/initialize.hpp"
@@ -36,15 +37,17 @@ std::string dtype_of_weights(const RunConfig& config) { return std::string(dtype
 }  // namespace
 
 RunCheckpoints::RunCheckpoints(const RunConfig& config, std::string dump, Communicator& world, TrainStep& train_step, FaultInjector& faults)
-    : config_(config), dump_(std::move(dump)), world_(world), train_step_(train_step), faults_(faults), store_(config.run.dir), writer_(world) {}
+    : config_(config), dump_(std::move(dump)), world_(world), train_step_(train_step), faults_(faults), store_(config.run.dir), full_{.writer = AsyncCheckpointWriter(world)}, persistent_{.writer = AsyncCheckpointWriter(world)} {}
 
 Index RunCheckpoints::buffer_bytes(const RunConfig& config, const ShardedOptimizer::Bytes& bytes) {
-  const bool saves_on_the_way = config.checkpoint.interval > 0 && config.checkpoint.interval < config.run.steps;
-  if (!config.checkpoint.async || !saves_on_the_way) return 0;
+  if (!config.checkpoint.async) return 0;
+  const auto is_ever_due = [](Index interval, Index last) { return interval > 0 && interval <= last; };
   // Of the weights the own shard is copied; with fp32 weights the master is a second copy of it.
   const Index shard = config.precision.weights == "fp32" ? bytes.weights : bytes.master / 2;
   const Index master = config.precision.weights == "fp32" ? bytes.weights : bytes.master;
-  return shard + master + bytes.moments;
+  const bool copies_all = is_ever_due(config.checkpoint.interval, config.run.steps - 1);
+  const bool copies_weights = is_ever_due(config.checkpoint.persistent_interval, config.run.steps);
+  return (copies_all ? shard + master + bytes.moments : 0) + (copies_weights ? shard : 0);
 }
 
 void RunCheckpoints::check_model(const CheckpointInfo& info) const {
@@ -155,17 +158,30 @@ CheckpointInfo RunCheckpoints::describe_state(const TrainingPosition& position, 
   info.position = position;
   info.hf_config = write_hf_config(config_.shape, config_.precision.weights == "bf16" ? "bfloat16" : "float32");
   info.run_config = dump_;
-  info.layout = fmt::format("{} ranks, data parallel, optimizer states: {}", world_.size(), config_.parallel.optimizer_sharding);
+  const Mesh mesh(config_.parallel, world_.size());
+  info.layout = fmt::format("{} ranks: dp {}, pp {}, ep {}, tp {}, order {}, optimizer states: {}", mesh.world(), mesh.dp(), mesh.pp(), mesh.ep(), mesh.tp(),
+                            config_.parallel.order, config_.parallel.optimizer_sharding);
   info.weights_dtype = dtype_of_weights(config_);
   return info;
 }
 
-void RunCheckpoints::published(const std::filesystem::path& folder) {
+void RunCheckpoints::published(Index step, const std::filesystem::path& folder) {
   agree(world_, [&] {
     if (world_.rank() == 0) store_.publish_latest(folder);
-    faults_.after_checkpoint(writing_step_, folder);
+    faults_.after_checkpoint(step, folder);
   });
-  if (world_.rank() == 0) log_info("saved step {} in {}", writing_step_, folder.string());
+  if (world_.rank() == 0) log_info("saved step {} in {}", step, folder.string());
+}
+
+void RunCheckpoints::persistent_published(Index step) {
+  if (world_.rank() != 0) return;
+  log_info("saved the weights of step {} in {}", step, store_.persistent(step).string());
+  try {
+    const KeepPolicy keep{.last = config_.checkpoint.keep_last, .every = config_.checkpoint.keep_every};
+    for (const Index old : store_.prune_persistent(step, keep)) log_info("removed the weights of step {}", old);
+  } catch (const FileError& error) {  // what should have gone is still there: no harm
+    log_warning("an old checkpoint was not removed: {}", error.what());
+  }
 }
 
 /// Runs `action`; what cannot be written is a warning if the configuration says so. Errors are the same on all ranks.
@@ -180,41 +196,62 @@ template <class Action> void RunCheckpoints::write(Index step, Action action) {
   }
 }
 
-void RunCheckpoints::finish() {
-  if (const auto folder = writer_.finish()) published(*folder);
+void RunCheckpoints::finish_full() {
+  if (const auto folder = full_.writer.finish()) published(full_.step, *folder);
+}
+
+void RunCheckpoints::finish_persistent() {
+  if (persistent_.writer.finish()) persistent_published(persistent_.step);
+}
+
+template <class Finish> void RunCheckpoints::make_free(Background& background, Finish finish) {
+  if (!background.writer.is_busy()) return;
+  const Timer timer;
+  write(background.step, finish);
+  if (world_.rank() == 0)
+    log_warning("[checkpoint] waited {:.1f} s for the checkpoint of step {} before the next: they take longer to write than the interval between them", timer.seconds(),
+                background.step);
 }
 
 void RunCheckpoints::save(const TrainingPosition& position) {
   if (!config_.checkpoint.async) return write(position.step, [&] { save_and_wait(position); });
-  write(writing_step_, [&] { finish(); });
+  make_free(full_, [&] { finish_full(); });
   write(position.step, [&] {
     agree(world_, [&] { faults_.before_checkpoint(position.step); });
-    writing_step_ = position.step;
+    full_.step = position.step;
     std::string slot = broadcast_text(world_, world_.rank() == 0 ? store_.next_slot().string() : "", 0);
-    writer_.start(slot, describe_state(position, true), train_step_.optimizer().owned_state_chunks());
+    full_.writer.start(slot, describe_state(position, true), train_step_.optimizer().owned_state_chunks());
   });
 }
 
 void RunCheckpoints::poll() {
-  write(writing_step_, [&] {
-    if (const auto folder = writer_.poll()) published(*folder);
+  write(full_.step, [&] {
+    if (const auto folder = full_.writer.poll()) published(full_.step, *folder);
+  });
+  write(persistent_.step, [&] {
+    if (persistent_.writer.poll()) persistent_published(persistent_.step);
   });
 }
 
 void RunCheckpoints::save_and_wait(const TrainingPosition& position) {
-  write(writing_step_, [&] { finish(); });
+  write(persistent_.step, [&] { finish_persistent(); });
+  write(full_.step, [&] { finish_full(); });
   agree(world_, [&] { faults_.before_checkpoint(position.step); });
   const std::string slot = broadcast_text(world_, world_.rank() == 0 ? store_.next_slot().string() : "", 0);
   write_checkpoint(world_, slot, describe_state(position, true), train_step_.optimizer().owned_state_chunks());
-  writing_step_ = position.step;
-  published(slot);
+  published(position.step, slot);
 }
 
 void RunCheckpoints::save_persistent(const TrainingPosition& position) {
+  make_free(persistent_, [&] { finish_persistent(); });
   write(position.step, [&] {
     agree(world_, [&] { faults_.before_checkpoint(position.step); });
-    write_checkpoint(world_, store_.persistent(position.step), describe_state(position, false), train_step_.optimizer().owned_model_chunks());
-    if (world_.rank() == 0) log_info("saved the weights of step {} in {}", position.step, store_.persistent(position.step).string());
+    persistent_.step = position.step;
+    const std::filesystem::path folder = store_.persistent(position.step);
+    const std::vector<Chunk> chunks = train_step_.optimizer().owned_model_chunks();
+    if (config_.checkpoint.async) return persistent_.writer.start(folder, describe_state(position, false), chunks);
+    write_checkpoint(world_, folder, describe_state(position, false), chunks);
+    persistent_published(position.step);
   });
 }
 

@@ -26,7 +26,7 @@ class RunCheckpoints {
   void save(const TrainingPosition& position);
   /// Saves the full state and waits until it is on disk. Errors end the run here, whatever the configuration: nothing comes after that could make up for it.
   void save_and_wait(const TrainingPosition& position);
-  /// Saves the weights alone, for ever.
+  /// Saves the weights alone, with `checkpoint.async` in the background, and removes those that the configuration does not keep.
   void save_persistent(const TrainingPosition& position);
   /// Publishes what the background has finished.
   void poll();
@@ -46,9 +46,18 @@ class RunCheckpoints {
   void load_starting_weights(const std::filesystem::path& folder);
   void check_model(const CheckpointInfo& info) const;
   [[nodiscard]] CheckpointInfo describe_state(const TrainingPosition& position, bool is_full_state) const;
-  void published(const std::filesystem::path& folder);
+  /// A writer of one kind of checkpoint, and the step of what it writes.
+  struct Background {
+    AsyncCheckpointWriter writer;
+    Index step = 0;
+  };
+  void published(Index step, const std::filesystem::path& folder);
+  void persistent_published(Index step);
   template <class Action> void write(Index step, Action action);
-  void finish();
+  void finish_full();
+  void finish_persistent();
+  /// For a save that is due while the one before is not done: waits, and says so.
+  template <class Finish> void make_free(Background& background, Finish finish);
 
   const RunConfig& config_;
   std::string dump_;
@@ -56,8 +65,7 @@ class RunCheckpoints {
   TrainStep& train_step_;
   FaultInjector& faults_;
   CheckpointStore store_;
-  AsyncCheckpointWriter writer_;
-  Index writing_step_ = 0;
+  Background full_, persistent_;
 };
 
 }  // namespace optimus

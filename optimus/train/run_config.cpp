@@ -26,6 +26,11 @@ void check_steps(const RunConfig& c, const ConfigSource& source, Problems& probl
   }
 }
 
+void check_checkpoints(const RunConfig& c, Problems& problems) {
+  if (c.checkpoint.keep_every > 0 && c.checkpoint.keep_last == 0)
+    problems.add("checkpoint.keep_every", "is set without checkpoint.keep_last, which keeps all model-only checkpoints; give the number of newest ones to keep");
+}
+
 void check_data(const RunConfig& c, bool needs_data, Problems& problems) {
   if (needs_data && c.data.path.empty() && c.data.sources.empty())
     problems.add("data.path", "is not set: name a folder made by `optimus prepare`, or data.sources");
@@ -147,6 +152,7 @@ RunConfig load(ConfigSource source, const RunWorld& world) {
     check_run(c, problems);
     check_steps(c, s, problems);
     check_data(c, world.needs_data, problems);
+    check_checkpoints(c, problems);
     check_precision(c, problems);
     check_signals(c, problems);
     check_batch(c, world.ranks, problems);

@@ -40,6 +40,12 @@ class CheckpointStoreTest : public testing::Test {
     std::sort(result.begin(), result.end());
     return result;
   }
+  std::vector<Index> persistent_steps() {
+    damaged.clear();
+    std::vector<Index> result;
+    for (const CheckpointInfo& info : store.persistent_candidates(damaged)) result.push_back(info.position.step);
+    return result;
+  }
   TemporaryFolder run;
   std::filesystem::path checkpoints = run.path() / "checkpoints";
   CheckpointStore store{run.path()};
@@ -138,6 +144,35 @@ TEST_F(CheckpointStoreTest, CleaningKeepsTheLastGoodOne) {
   EXPECT_EQ(steps(), std::vector<Index>{1});
   store.clean();
   EXPECT_EQ(steps(), std::vector<Index>{1});
+}
+
+TEST_F(CheckpointStoreTest, KeepsTheNewestPersistentOnesAndEveryNth) {
+  for (const Index step : {10, 20, 30, 40, 50, 60}) write(store.persistent(step), step, false);
+  EXPECT_TRUE(store.prune_persistent(60, {}).empty()) << "without a policy all stay";
+  EXPECT_TRUE(store.prune_persistent(60, {.last = 6, .every = 0}).empty());
+  EXPECT_EQ(store.prune_persistent(60, {.last = 2, .every = 20}), (std::vector<Index>{10, 30}));
+  EXPECT_EQ(persistent_steps(), (std::vector<Index>{60, 50, 40, 20}));
+  EXPECT_EQ(store.prune_persistent(60, {.last = 1, .every = 0}), (std::vector<Index>{20, 40, 50}));
+  EXPECT_EQ(persistent_steps(), std::vector<Index>{60});
+}
+
+TEST_F(CheckpointStoreTest, PrunesNothingOfAnEarlierRunAheadOfThisOne) {
+  for (const Index step : {80, 90, 10, 20}) write(store.persistent(step), step, false);
+  EXPECT_EQ(store.prune_persistent(20, {.last = 1, .every = 0}), std::vector<Index>{10});
+  EXPECT_EQ(persistent_steps(), (std::vector<Index>{90, 80, 20}));
+}
+
+// The removal of a checkpoint may stop after any of its files; what is damaged is no reason to remove a good one.
+TEST_F(CheckpointStoreTest, PruningThatIsInterruptedLosesNoGoodPersistentOne) {
+  for (const Index step : {10, 20, 30, 40}) write(store.persistent(step), step, false);
+  std::filesystem::remove(store.persistent(10) / "manifest.json");  // begun, and interrupted
+  std::filesystem::resize_file(store.persistent(30) / "rank-00000-0.safetensors", 10);
+  EXPECT_EQ(store.prune_persistent(40, {.last = 2, .every = 0}), (std::vector<Index>{10, 30})) << "the damaged one does not count, nor does it stay";
+  EXPECT_EQ(persistent_steps(), (std::vector<Index>{40, 20}));
+  std::filesystem::remove(store.persistent(20) / "rank-00000-0.safetensors");
+  test::write_bytes(store.persistent(20) / "notes.txt", "mine");
+  EXPECT_TRUE(store.prune_persistent(40, {.last = 1, .every = 0}).empty()) << "a folder that holds other things stays";
+  EXPECT_TRUE(std::filesystem::exists(store.persistent(20) / "notes.txt"));
 }
 
 TEST_F(CheckpointStoreTest, CleansOnlyItsOwnTemporaryFolders) {
