@@ -99,7 +99,7 @@ class Bench {
     (void)writer.finish();
     const double interval = 10 * write_s;
     double alone = 0, saving = 0, copy = 0;
-    for (int round = 0; round < 2; ++round) {
+    for (int round = 0; round < 5; ++round) {
       alone = std::max(alone, steps(interval, writer));
       copy = slowest(world_, [&] { writer.start(folder_ / "slot-1", info_, {&chunk_, 1}); });
       saving = std::max(saving, steps(interval - copy, writer) * (interval - copy) / interval);

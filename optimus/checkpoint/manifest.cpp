@@ -147,7 +147,7 @@ void parse_file_lines(std::string_view text, Manifest& manifest) {
     text.remove_prefix(1);
     const std::size_t end = std::min(text.find('\n'), text.size());
     std::string_view line = text.substr(0, end);
-    while (!line.empty() && line.back() != '}') line.remove_suffix(1);            // the comma
+    while (!line.empty() && line.back() != '}') line.remove_suffix(1);          // the comma
     if (end + 1 >= text.size() && line.ends_with("]}")) line.remove_suffix(2);  // of the whole text, behind the last file
     manifest.files.push_back(parse_file(Json::parse(line), manifest.tensors));
     for (StoredChunk& chunk : manifest.files.back().chunks) chunk.file = static_cast<Index>(manifest.files.size()) - 1;

@@ -54,7 +54,8 @@ Bucket open_bucket(const Kind& kind, const Mesh& mesh, Index rank, const std::st
   bucket.copy_axis = copy_axis(bucket, mesh, sharding);
   bucket.owner_copy = owner_copy(bucket, mesh, rank, sharding);
   const Coordinates at = mesh.coordinates(rank);
-  bucket.is_owner = (!bucket.copy_axis || mesh.member_index(rank, *bucket.copy_axis) == bucket.owner_copy) && at.tp % kind.tp_copies == 0 && (!kind.is_tied || at.pp == 0);
+  bucket.is_owner =
+      (!bucket.copy_axis || mesh.member_index(rank, *bucket.copy_axis) == bucket.owner_copy) && at.tp % kind.tp_copies == 0 && (!kind.is_tied || at.pp == 0);
   return bucket;
 }
 

@@ -37,7 +37,14 @@ std::string dtype_of_weights(const RunConfig& config) { return std::string(dtype
 }  // namespace
 
 RunCheckpoints::RunCheckpoints(const RunConfig& config, std::string dump, Communicator& world, TrainStep& train_step, FaultInjector& faults)
-    : config_(config), dump_(std::move(dump)), world_(world), train_step_(train_step), faults_(faults), store_(config.run.dir), full_{.writer = AsyncCheckpointWriter(world)}, persistent_{.writer = AsyncCheckpointWriter(world)} {}
+    : config_(config),
+      dump_(std::move(dump)),
+      world_(world),
+      train_step_(train_step),
+      faults_(faults),
+      store_(config.run.dir),
+      full_{.writer = AsyncCheckpointWriter(world)},
+      persistent_{.writer = AsyncCheckpointWriter(world)} {}
 
 Index RunCheckpoints::buffer_bytes(const RunConfig& config, const ShardedOptimizer::Bytes& bytes) {
   if (!config.checkpoint.async) return 0;
@@ -209,8 +216,8 @@ template <class Finish> void RunCheckpoints::make_free(Background& background, F
   const Timer timer;
   write(background.step, finish);
   if (world_.rank() == 0)
-    log_warning("[checkpoint] waited {:.1f} s for the checkpoint of step {} before the next: they take longer to write than the interval between them", timer.seconds(),
-                background.step);
+    log_warning("[checkpoint] waited {:.1f} s for the checkpoint of step {} before the next: they take longer to write than the interval between them",
+                timer.seconds(), background.step);
 }
 
 void RunCheckpoints::save(const TrainingPosition& position) {

@@ -28,7 +28,8 @@ void check_steps(const RunConfig& c, const ConfigSource& source, Problems& probl
 
 void check_checkpoints(const RunConfig& c, Problems& problems) {
   if (c.checkpoint.keep_every > 0 && c.checkpoint.keep_last == 0)
-    problems.add("checkpoint.keep_every", "is set without checkpoint.keep_last, which keeps all model-only checkpoints; give the number of newest ones to keep");
+    problems.add("checkpoint.keep_every",
+                 "is set without checkpoint.keep_last, which keeps all model-only checkpoints; give the number of newest ones to keep");
 }
 
 void check_data(const RunConfig& c, bool needs_data, Problems& problems) {

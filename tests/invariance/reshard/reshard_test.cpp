@@ -69,6 +69,7 @@ class TrainingRun {
     return losses;
   }
   void save() { checkpoints_.save_and_wait(position_); }
+  void save_in_background() { checkpoints_.save(position_); }
   [[nodiscard]] const TrainingPosition& position() const { return position_; }
 
  private:
@@ -103,11 +104,13 @@ class Reshard : public testing::Test {
  protected:
   Reshard() {
     set_log_level(LogLevel::kWarning);
+    mpi().set_time_limit(kPatience);
     folder_ = broadcast_text(world(), world().rank() == 0 ? own_.emplace().path().string() : "", 0);
   }
   ~Reshard() override {
     world().barrier();
     set_log_level(LogLevel::kInfo);
+    mpi().set_time_limit(kTimeLimit);
   }
 
   [[nodiscard]] std::string dir(const std::string& name) const { return (folder_ / name).string(); }
@@ -195,6 +198,21 @@ TEST_F(Reshard, KeepsTheCountOfSamplesWhenTheGlobalBatchChanges) {
     const TrainingRun run(group, home, {"run.dir=" + dir("home")});
     EXPECT_EQ(run.position().next_sample, 43);
     EXPECT_EQ(run.position().step, 4);
+  });
+}
+
+TEST_F(Reshard, ASaveThatIsDueBeforeTheOneBeforeIsDoneWaitsAndSaysSo) {
+  const RunLayout& layout = run_layouts()[4];
+  in(layout, [&](Communicator& group) {
+    if (group.rank() == 0) add_log_file(dir("log"));
+    TrainingRun run(group, layout, {"run.dir=" + dir("home"), "run.resume=never"});
+    (void)run.train(1);
+    run.save_in_background();
+    (void)run.train(1);
+    run.save_in_background();
+    if (group.rank() > 0) return;
+    EXPECT_EQ(find_checkpoint(dir("home")).position.step, 1) << "complete before the next began";
+    EXPECT_NE(read_bytes(dir("log")).find("for the checkpoint of step 1 before the next"), std::string::npos);
   });
 }
 

@@ -49,6 +49,7 @@ class ResumeInLayouts : public testing::Test {
   /// 29 samples in shards of 3: with 12 a step, epochs end inside most steps and shards inside all.
   void SetUp() override {
     set_log_level(LogLevel::kWarning);
+    mpi().set_time_limit(kPatience);
     folder_ = broadcast_text(world(), world().rank() == 0 ? own_.emplace().path().string() : "", 0);
     if (world().rank() == 0) std::ofstream(folder_ / "ids.jsonl") << nlohmann::json{{"tokens", some_ids(8 * 29 + 1, 61)}} << "\n";
     world().barrier();
@@ -67,6 +68,7 @@ class ResumeInLayouts : public testing::Test {
   }
   void TearDown() override {
     set_log_level(LogLevel::kInfo);
+    mpi().set_time_limit(kTimeLimit);
     world().barrier();
   }
 

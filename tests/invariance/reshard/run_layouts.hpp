@@ -10,6 +10,9 @@
 
 namespace optimus::test {
 
+/// Seconds that ranks wait for others: on a busy machine those that a layout leaves out wait long for those that work.
+inline constexpr double kPatience = 240;
+
 /// `settings` as for --set.
 struct RunLayout {
   std::string name;
@@ -28,8 +31,10 @@ inline const std::vector<RunLayout>& run_layouts() {
       {"dp 2 ep 2", 4, {"parallel.ep=2", "parallel.optimizer_sharding=epso"}},
       {"pp 2", 2, {"parallel.pp=2", "parallel.layers_per_stage=[3, 1]"}},
       {"pp 2 tp 2", 4, {"parallel.pp=2", "parallel.tp=2", "parallel.pipeline_schedule=zero_bubble"}},
-      {"pp 2 dp 2", 4, {"parallel.pp=2", "parallel.order=pp-dp-ep-tp", "parallel.virtual_stages=2", "parallel.pipeline_schedule=interleaved",
-                        "parallel.optimizer_sharding=none"}},
+      {"pp 2 dp 2",
+       4,
+       {"parallel.pp=2", "parallel.order=pp-dp-ep-tp", "parallel.virtual_stages=2", "parallel.pipeline_schedule=interleaved",
+        "parallel.optimizer_sharding=none"}},
       {"ep 2 tp 2", 4, {"parallel.ep=2", "parallel.tp=2", "parallel.sequence_parallel=false", "parallel.optimizer_sharding=epso"}}};
   return layouts;
 }

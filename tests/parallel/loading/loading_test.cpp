@@ -147,7 +147,7 @@ TEST(Loading, OpensEachFileOfAResumedRunOnceToVerifyAndOnceToRead) {
 TEST(Loading, OneRankReadsTheWeightsThatARunStartsFrom) {
   for (const char* sharding : {"epso", "so", "none"}) {
     const SharedFolder folder;
-    Start saved({"run.dir=\"" + folder / "run" + "\"", "run.seed=5"});
+    Start saved({"run.dir=\"" + folder / "run" + "\"", "run.seed=5", "checkpoint.async=false"});
     saved.start();
     saved.checkpoints.save_persistent({.step = 1});
     const Index files = num_files(folder / "run");
