@@ -28,6 +28,7 @@ struct FailureChannel::State {
   Notice notice;
   MPI_Request request = MPI_REQUEST_NULL;
   detail::Failure failure;
+  int failed_rank = -1;  ///< where it began
 
   void listen() { check(MPI_Irecv(&notice, sizeof notice, MPI_BYTE, MPI_ANY_SOURCE, kNoticeTag, group.comm(), &request), "MPI_Irecv"); }
 };
@@ -43,13 +44,22 @@ void FailureChannel::poll() {
   check(MPI_Test(&s.request, &is_there, &status), "MPI_Test");
   if (is_there == 0) return;
   const auto length = static_cast<std::size_t>(std::clamp<int>(s.notice.length, 0, sizeof s.notice.text));
-  if (!s.failure.failed)
+  if (!s.failure.failed) {
+    s.failed_rank = status.MPI_SOURCE;
     s.failure = {true, s.notice.kind, s.notice.code, fmt::format("rank {}: {}", status.MPI_SOURCE, std::string_view(s.notice.text, length))};
+  }
   s.listen();
 }
 
 bool FailureChannel::has_failed() const { return state_->failure.failed; }
-void FailureChannel::throw_failure() const { detail::throw_failure(state_->failure); }
+void FailureChannel::throw_failure() const {
+  try {
+    detail::throw_failure(state_->failure);
+  } catch (Error& error) {
+    error.set_rank(state_->failed_rank);
+    throw;
+  }
+}
 
 void FailureChannel::announce() noexcept {
   State& s = *state_;
