@@ -23,15 +23,24 @@ template <class Visitor> void describe(Visitor& v, FaultToleranceConfig& c) {
 struct FaultConfig {
   std::string kind = "nan";
   Index rank = 0, step = 1;
-  std::string where = "gradient", tensor;
+  std::string phase = "forward", where = "gradient", tensor;
   bool once = true;
   double seconds = 1;
 };
 template <class Visitor> void describe(Visitor& v, FaultConfig& c) {
-  v.choice("kind", c.kind, {"nan", "inf", "die", "hang", "slow", "error", "torn_write", "write_error"}, "What goes wrong.");
+  v.choice("kind", c.kind, {"nan", "inf", "die", "hang", "slow", "error", "torn_write", "write_error", "disk_full"}, "What goes wrong.");
   v.field("rank", c.rank, "On which rank.", at_least(0));
-  v.field("step", c.step, "In which step; for the two write faults: in the first checkpoint from this step on.", at_least(1));
-  v.choice("where", c.where, {"gradient", "loss", "weight"}, "Of nan and inf: what is spoilt, before any reduction.");
+  v.field("step", c.step,
+          "In which step; for the write faults and the phase save: in the first checkpoint from this step on; for shutdown: at the end of a run that came this "
+          "far.",
+          at_least(1));
+  v.choice("phase", c.phase, {"load", "forward", "backward", "collective", "optimizer", "save", "shutdown"},
+           "Of die, hang, slow and error: where in the step. load: before its rows are read; forward, backward: in the first pass of a micro-batch; "
+           "collective: before "
+           "gradients are summed; optimizer: before weights change; save: before a checkpoint is written; shutdown: after the last one.");
+  v.choice("where", c.where, {"gradient", "loss", "weight", "activation"},
+           "Of nan and inf: what is spoilt, before any reduction. activation: the first number that the rank sends to those that compute the model with it, "
+           "over tp, ep or pp.");
   v.field("tensor", c.tensor, "Of nan and inf in a gradient or weight: the parameter's name; empty: the first.");
   v.field("once", c.once, "Not again after a restart.");
   v.field("seconds", c.seconds, "Of slow: how long the step is held up.", above(0.0));

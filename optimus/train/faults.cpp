@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <limits>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -26,58 +28,72 @@ void spoil(const FaultConfig& fault, const std::vector<ParamSpec>& specs, std::s
 }
 
 bool spoils_numbers(const FaultConfig& fault) { return fault.kind == "nan" || fault.kind == "inf"; }
-bool spoils_files(const FaultConfig& fault) { return fault.kind == "write_error" || fault.kind == "torn_write"; }
+bool refuses_to_write(const FaultConfig& fault) { return fault.kind == "write_error" || fault.kind == "disk_full"; }
+bool stops_process(const FaultConfig& fault) { return !spoils_numbers(fault) && !refuses_to_write(fault) && fault.kind != "torn_write"; }
 
 }  // namespace
 
 FaultInjector::FaultInjector(std::vector<FaultConfig> faults, Index rank, std::filesystem::path run_dir)
-    : faults_(std::move(faults)), has_struck_(faults_.size()), rank_(rank), run_dir_(std::move(run_dir)) {}
+    : faults_(std::move(faults)), struck_in_(faults_.size()), rank_(rank), run_dir_(std::move(run_dir)) {}
 
-bool FaultInjector::strikes(std::size_t index) {
+bool FaultInjector::strikes(std::size_t index, Index step) {
   const FaultConfig& fault = faults_[index];
-  if (fault.once && has_struck_[index]) return false;
-  has_struck_[index] = true;
+  if (struck_in_[index] == step || (fault.once && struck_in_[index] != 0)) return false;
+  struck_in_[index] = step;
   if (fault.once) {
     const auto mark = run_dir_ / "debug" / fmt::format("fault-{}-struck", index);
     if (std::filesystem::exists(mark)) return false;
     make_folders(mark.parent_path());
     write_file_atomically(mark, fmt::format("{} on rank {} in step {}\n", fault.kind, fault.rank, fault.step));
   }
-  log_warning("[faults] {} on rank {}, step {}", fault.kind, fault.rank, fault.step);
+  log_warning("[faults] {} on rank {}, step {}", fault.kind, fault.rank, step);
   return true;
 }
 
 void FaultInjector::strike_process(const FaultConfig& fault) const {
   if (fault.kind == "die") std::raise(SIGKILL);
-  if (fault.kind == "error") throw Error(fmt::format("[faults] error on rank {} in step {}, as configured", fault.rank, fault.step));
+  if (fault.kind == "error") throw Error(fmt::format("[faults] error on rank {} in step {}, phase {}, as configured", fault.rank, fault.step, fault.phase));
   const auto pause = std::chrono::duration<double>(fault.kind == "slow" ? fault.seconds : 1.0);
   do std::this_thread::sleep_for(pause);
   while (fault.kind == "hang");
 }
 
-void FaultInjector::arm(Index step, TrainStep& train_step, StepHooks& hooks) {
+void FaultInjector::arm(Index step, TrainStep& train_step, TransferWatch& transfers, StepHooks& hooks) {
   for (std::size_t i = 0; i < faults_.size(); ++i) {
     const FaultConfig& fault = faults_[i];
-    if (fault.rank != rank_ || fault.step != step || spoils_files(fault) || !strikes(i)) continue;
-    if (!spoils_numbers(fault)) hooks.before_forward = [this, fault] { strike_process(fault); };
-    else if (fault.where == "weight") hooks.before_forward = [fault, &train_step] { spoil(fault, train_step.specs(), train_step.optimizer().weights()); };
+    if (fault.rank != rank_ || fault.step != step || !spoils_numbers(fault) || !strikes(i, step)) continue;
+    if (fault.where == "weight") hooks.before_forward = [fault, &train_step] { spoil(fault, train_step.specs(), train_step.optimizer().weights()); };
     else if (fault.where == "loss") hooks.local_loss = [fault](double) { return bad_number(fault); };
+    else if (fault.where == "activation") hooks.before_forward = [fault, &transfers] { transfers.spoil_next(bad_number(fault)); };
     else hooks.after_backward = [fault, &train_step] { spoil(fault, train_step.specs(), train_step.optimizer().gradients()); };
   }
 }
 
-void FaultInjector::before_checkpoint(Index step) {
+void FaultInjector::at(Index step, Activity phase) {
+  const bool is_about_saving = phase == Activity::kSave || phase == Activity::kShutdown;
   for (std::size_t i = 0; i < faults_.size(); ++i) {
     const FaultConfig& fault = faults_[i];
-    if (fault.kind == "write_error" && fault.rank == rank_ && step >= fault.step && strikes(i))
-      throw FileError(fmt::format("[faults] write error on rank {}, as configured", fault.rank));
+    if (fault.rank != rank_ || !stops_process(fault) || fault.phase != activity_name(phase)) continue;
+    const bool is_time = is_about_saving ? step >= fault.step : step == fault.step;
+    if (is_time && strikes(i, step)) strike_process(fault);
+  }
+}
+
+void FaultInjector::before_checkpoint(Index step) {
+  at(step, Activity::kSave);
+  for (std::size_t i = 0; i < faults_.size(); ++i) {
+    const FaultConfig& fault = faults_[i];
+    if (!refuses_to_write(fault) || fault.rank != rank_ || step < fault.step || !strikes(i, step)) continue;
+    if (fault.kind == "disk_full")
+      throw FileError(fmt::format("[faults] cannot write: {} (on rank {}, as configured)", std::generic_category().message(ENOSPC), fault.rank));
+    throw FileError(fmt::format("[faults] write error on rank {}, as configured", fault.rank));
   }
 }
 
 void FaultInjector::after_checkpoint(Index step, const std::filesystem::path& folder) {
   for (std::size_t i = 0; i < faults_.size(); ++i) {
     const FaultConfig& fault = faults_[i];
-    if (fault.kind != "torn_write" || fault.rank != rank_ || step < fault.step || !strikes(i)) continue;
+    if (fault.kind != "torn_write" || fault.rank != rank_ || step < fault.step || !strikes(i, step)) continue;
     std::filesystem::path largest;
     for (const auto& entry : std::filesystem::directory_iterator(folder)) {
       if (entry.path().extension() == ".safetensors" && (largest.empty() || entry.file_size() > std::filesystem::file_size(largest))) largest = entry.path();

@@ -4,6 +4,8 @@
 #include <filesystem>
 #include <vector>
 
+#include "optimus/comm/watched/watched.hpp"
+#include "optimus/train/activity.hpp"
 #include "optimus/train/fault_config.hpp"
 #include "optimus/train/train_step.hpp"
 
@@ -13,18 +15,20 @@ namespace optimus {
 class FaultInjector {
  public:
   FaultInjector(std::vector<FaultConfig> faults, Index rank, std::filesystem::path run_dir);
-  /// Adds this step's faults to `hooks`; `step` outlives them.
-  void arm(Index step, TrainStep& train_step, StepHooks& hooks);
-  /// Called on each rank before a checkpoint of `step` is written.  Errors: FileError for write_error.
+  /// Adds to `hooks` what spoils numbers in this step; `train_step` and `transfers` outlive them.
+  void arm(Index step, TrainStep& train_step, TransferWatch& transfers, StepHooks& hooks);
+  /// Called where a step comes to a phase: die, hang, slow and error strike there.  Errors: Error for error.
+  void at(Index step, Activity phase);
+  /// Called on each rank before a checkpoint of `step` is written.  Errors: FileError for write_error and disk_full, Error for error in the phase save.
   void before_checkpoint(Index step);
   /// Called after it was published: torn_write cuts its largest file short.
   void after_checkpoint(Index step, const std::filesystem::path& folder);
 
  private:
-  [[nodiscard]] bool strikes(std::size_t index);
+  [[nodiscard]] bool strikes(std::size_t index, Index step);
   void strike_process(const FaultConfig& fault) const;
   std::vector<FaultConfig> faults_;
-  std::vector<bool> has_struck_;
+  std::vector<Index> struck_in_;  ///< the last step in which each struck; 0: none
   Index rank_;
   std::filesystem::path run_dir_;
 };

@@ -220,6 +220,10 @@ template <class Finish> void RunCheckpoints::make_free(Background& background, F
                 timer.seconds(), background.step);
 }
 
+void RunCheckpoints::finish_writing() {
+  write(writing_step_, [&] { finish(); });
+}
+
 void RunCheckpoints::save(const TrainingPosition& position) {
   if (!config_.checkpoint.async) return write(position.step, [&] { save_and_wait(position); });
   make_free(full_, [&] { finish_full(); });

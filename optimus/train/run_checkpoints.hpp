@@ -28,6 +28,8 @@ class RunCheckpoints {
   void save_and_wait(const TrainingPosition& position);
   /// Saves the weights alone, with `checkpoint.async` in the background, and removes those that the configuration does not keep.
   void save_persistent(const TrainingPosition& position);
+  /// Waits for what the background is writing, and publishes it.
+  void finish_writing();
   /// Publishes what the background has finished.
   void poll();
   /// Bytes that saving in the background needs.

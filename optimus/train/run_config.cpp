@@ -124,6 +124,11 @@ void check_precision(const RunConfig& c, Problems& problems) {
                                                     c.precision.gradients, c.precision.gradients));
 }
 
+void check_log(const RunConfig& c, Problems& problems) {
+  if (c.log.straggler_factor > 0 && c.log.straggler_factor <= 1)
+    problems.add("log.straggler_factor", fmt::format("{} would name half of all ranks; it must be above 1, or 0", c.log.straggler_factor));
+}
+
 void check_signals(const RunConfig& c, Problems& problems) {
   for (const std::string& name : c.fault_tolerance.save_on_signal) {
     if (!parse_signal(name))
@@ -138,6 +143,8 @@ void check_faults(const RunConfig& c, Index ranks, Problems& problems) {
     const std::string key = fmt::format("faults[{}].", i);
     if (fault.rank >= ranks) problems.add(key + "rank", fmt::format("{} does not exist: there are {} ranks", fault.rank, ranks));
     const bool is_known = std::any_of(specs.begin(), specs.end(), [&](const ParamSpec& spec) { return spec.name == fault.tensor; });
+    if (fault.where == "activation" && c.parallel.tp * c.parallel.ep * c.parallel.pp == 1 && (fault.kind == "nan" || fault.kind == "inf"))
+      problems.add(key + "where", "\"activation\" spoils what ranks send each other inside the model, and there is none: tp, ep and pp are 1");
     if (!fault.tensor.empty() && !is_known)
       problems.add(key + "tensor", fmt::format("the model has no parameter \"{}\" (its first: \"{}\")", fault.tensor, specs.front().name));
   }
@@ -156,6 +163,7 @@ RunConfig load(ConfigSource source, const RunWorld& world) {
     check_checkpoints(c, problems);
     check_precision(c, problems);
     check_signals(c, problems);
+    check_log(c, problems);
     check_batch(c, world.ranks, problems);
     if (!is_model_whole) return;
     check_division(c, problems);

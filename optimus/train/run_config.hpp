@@ -48,11 +48,14 @@ template <class Visitor> void describe(Visitor& v, BatchConfig& c) {
 struct LogConfig {
   Index interval = 1;
   bool tokens_per_expert = false, tensorboard = true;
+  double straggler_factor = 1.5;
 };
 template <class Visitor> void describe(Visitor& v, LogConfig& c) {
   v.field("interval", c.interval, "Steps between lines on the terminal, in log.txt and in TensorBoard; metrics.jsonl has every step.", at_least(1));
   v.field("tokens_per_expert", c.tokens_per_expert, "Put the rows of each layer and expert into metrics.jsonl.");
   v.field("tensorboard", c.tensorboard, "Write events.out.tfevents.*.");
+  v.field("straggler_factor", c.straggler_factor,
+          "Name ranks that work longer than this times the median of their pipeline stage, at each line on the terminal; 0: do not compare.", at_least(0.0));
 }
 
 /// `[debug]`.

@@ -1,6 +1,7 @@
 #include "optimus/train/stage_model.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "optimus/base/check.hpp"
@@ -66,27 +67,34 @@ class StageModel::Training : public pipeline::StageWork {
   void forward(const pipeline::Action& a, const pipeline::StageMessage& received, const pipeline::StageMessage& sent) override {
     Transformer& chunk = begin(a, false);
     chunk.stage_forward(a.slot, pass_.micro_batch(a.micro_batch), pass_.scale, model_.rows_of(received, a.chunk), model_.rows_of(sent, a.chunk));
+    tell_sent(sent);
   }
   void backward(const pipeline::Action& a, const pipeline::StageMessage& received, const pipeline::StageMessage& sent) override {
     Transformer& chunk = begin(a, true);
-    model_.add(a.chunk, chunk.stage_backward(a.slot, pass_.micro_batch(a.micro_batch), pass_.scale, pass_.global_counts, model_.rows_of(received, a.chunk),
-                                             model_.rows_of(sent, a.chunk)));
+    model_.add(a, chunk.stage_backward(a.slot, pass_.micro_batch(a.micro_batch), pass_.scale, pass_.global_counts, model_.rows_of(received, a.chunk),
+                                       model_.rows_of(sent, a.chunk)));
+    tell_sent(sent);
   }
   void backward_input(const pipeline::Action& a, const pipeline::StageMessage& received, const pipeline::StageMessage& sent) override {
     Transformer& chunk = begin(a, true);
-    model_.add(a.chunk, chunk.stage_backward_input(a.slot, pass_.micro_batch(a.micro_batch), pass_.scale, pass_.global_counts,
-                                                   model_.rows_of(received, a.chunk), model_.rows_of(sent, a.chunk)));
+    model_.add(a, chunk.stage_backward_input(a.slot, pass_.micro_batch(a.micro_batch), pass_.scale, pass_.global_counts, model_.rows_of(received, a.chunk),
+                                             model_.rows_of(sent, a.chunk)));
+    tell_sent(sent);
   }
   void backward_weight(const pipeline::Action& a) override { begin(a, true).stage_backward_weight(a.slot); }
 
  private:
   Transformer& begin(const pipeline::Action& a, bool is_backward) {
+    if (pass_.at) pass_.at(model_.place_of(a, is_backward));
     const bool is_last = a.micro_batch + 1 == model_.plan_.schedule.micro_batches;
     TransformerHooks hooks{.before_forward = model_.hooks_.before_forward, .after_backward = {}, .poll = [this] { poll(); }};
     if (is_backward && is_last) hooks.after_backward = model_.hooks_.after_backward;
     Transformer& chunk = model_.chunks_[static_cast<std::size_t>(a.chunk)];
     chunk.set_hooks(std::move(hooks));
     return chunk;
+  }
+  void tell_sent(const pipeline::StageMessage& sent) const {
+    if (pass_.sent && sent.rows.exists()) pass_.sent(sent.rows);
   }
   void poll() const {
     model_.training_->progress();
@@ -107,7 +115,7 @@ class StageModel::Forward : public pipeline::StageWork {
     chunk.set_hooks({.before_forward = model_.hooks_.before_forward, .after_backward = {}, .poll = model_.hooks_.poll});
     LogitsSink sink;
     if (sink_) sink = [this, &a](Index first_row, ConstView logits_TV) { sink_(a.micro_batch, first_row, logits_TV); };
-    model_.add(a.chunk, chunk.stage_forward_only(micro_batch_(a.micro_batch), model_.rows_of(received, a.chunk), model_.rows_of(sent, a.chunk), sink));
+    model_.add(a, chunk.stage_forward_only(micro_batch_(a.micro_batch), model_.rows_of(received, a.chunk), model_.rows_of(sent, a.chunk), sink));
   }
   void backward(const pipeline::Action&, const pipeline::StageMessage&, const pipeline::StageMessage&) override { refuse(); }
   void backward_input(const pipeline::Action&, const pipeline::StageMessage&, const pipeline::StageMessage&) override { refuse(); }
@@ -157,12 +165,20 @@ void StageModel::begin_pass() {
   std::ranges::fill(counts_LE_, 0);
 }
 
-void StageModel::add(Index chunk, const MicroBatchResult& result) {
+Place StageModel::place_of(const pipeline::Action& action, bool is_backward) const {
+  const Index chunks = plan_.schedule.stages * plan_.schedule.virtual_stages, chunk = action.chunk * plan_.schedule.stages + plan_.stage;
+  return {.activity = is_backward ? Activity::kBackward : Activity::kForward,
+          .micro_batch = action.micro_batch,
+          .order = 2 * chunks * action.micro_batch + (is_backward ? 2 * chunks - 1 - chunk : chunk)};
+}
+
+void StageModel::add(const pipeline::Action& action, const MicroBatchResult& result) {
+  if (!std::isfinite(result.lm_loss_sum + result.aux_loss + result.z_loss) && !sums_.nonfinite_order) sums_.nonfinite_order = place_of(action, false).order;
   sums_.lm_loss += result.lm_loss_sum;
   sums_.aux_loss += result.aux_loss;
   sums_.z_loss += result.z_loss;
   sums_.valid_labels += result.valid_labels;
-  const auto at = static_cast<std::size_t>(chunk);
+  const auto at = static_cast<std::size_t>(action.chunk);
   const auto counts = chunks_[at].expert_counts();
   const std::size_t first = static_cast<std::size_t>(plan_.chunks[at].begin * plan_.options[at].model.num_experts);
   for (std::size_t i = 0; i < counts.size(); ++i) counts_LE_[first + i] += counts[i];

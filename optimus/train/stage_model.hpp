@@ -11,6 +11,7 @@
 #include "optimus/model/transformer.hpp"
 #include "optimus/pipeline/executor.hpp"
 #include "optimus/tensor/arena.hpp"
+#include "optimus/train/activity.hpp"
 #include "optimus/train/rank_groups.hpp"
 #include "optimus/train/run_config.hpp"
 
@@ -20,6 +21,7 @@ namespace optimus {
 struct PassSums {
   double lm_loss = 0, aux_loss = 0, z_loss = 0;
   Index valid_labels = 0;
+  std::optional<Index> nonfinite_order;  ///< Place::order of the first forward whose loss was NaN or Inf
 };
 
 /// Micro-batch m of a pass.
@@ -30,6 +32,8 @@ struct TrainingPass {
   MicroBatchAt micro_batch;
   LossScale scale;
   GlobalExpertCounts global_counts;
+  std::function<void(const Place&)> at;  ///< told of each forward and backward before it begins
+  std::function<void(ConstView)> sent;   ///< told of activations and gradients that the next stage will receive
 };
 
 /// What a stage consists of; the same for a plan.
@@ -71,7 +75,8 @@ class StageModel {
  private:
   class Training;
   class Forward;
-  void add(Index chunk, const MicroBatchResult& result);
+  void add(const pipeline::Action& action, const MicroBatchResult& result);
+  [[nodiscard]] Place place_of(const pipeline::Action& action, bool is_backward) const;
   void begin_pass();
   [[nodiscard]] StageRows rows_of(const pipeline::StageMessage& message, Index chunk) const;
   pipeline::Executor& forward_executor(Index count);

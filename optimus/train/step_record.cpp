@@ -31,6 +31,8 @@ std::string StepRecord::json() const {
   line["expert_load_min"] = expert_load_min;
   if (!tokens_per_expert.empty()) line["tokens_per_expert"] = tokens_per_expert;
   if (validation_loss) line["validation_loss"] = *validation_loss;
+  for (const SlowRank& slow : stragglers)
+    line["stragglers"].push_back({{"rank", slow.rank}, {"host", slow.host}, {"phase", slow.phase}, {"seconds", slow.seconds}, {"median_s", slow.median_s}});
   return line.dump();
 }
 

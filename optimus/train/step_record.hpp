@@ -18,6 +18,13 @@ inline constexpr std::array<std::string_view, 6> kPhaseNames = {"data", "forward
 /// Seconds of each phase.
 using PhaseSeconds = std::array<double, kPhaseNames.size()>;
 
+/// A rank named in metrics.jsonl because it works slower than its like.
+struct SlowRank {
+  Index rank = 0;
+  std::string host, phase;
+  double seconds = 0, median_s = 0;  ///< of a step, on average since the last look
+};
+
 /// One line of metrics.jsonl. Non-finite numbers are written as null.
 struct StepRecord {
   Index step = 0, epoch = 0, tokens = 0;
@@ -32,6 +39,7 @@ struct StepRecord {
   std::vector<double> expert_load_max, expert_load_min;  ///< per layer, 1 = balanced
   std::vector<std::vector<Index>> tokens_per_expert;     ///< [layer][expert]; empty: not asked for
   std::optional<double> validation_loss;
+  std::vector<SlowRank> stragglers;
 
   /// As one line of JSON, without the line end.
   [[nodiscard]] std::string json() const;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 
 namespace optimus {
 namespace {
@@ -19,6 +20,10 @@ const char* kind_of(double value) { return std::isnan(value) ? "nan" : "inf"; }
 
 void call(const std::function<void()>& hook) {
   if (hook) hook();
+}
+
+void come_to(const StepHooks& hooks, Activity activity) {
+  if (hooks.at) hooks.at({.activity = activity});
 }
 
 /// Adds the time of a scope to a phase.
@@ -36,9 +41,10 @@ class PhaseTimer {
 
 }  // namespace
 
-TrainStep::TrainStep(const RunConfig& config, const Mesh& mesh, RankGroups& groups, Backend& backend)
+TrainStep::TrainStep(const RunConfig& config, const Mesh& mesh, RankGroups& groups, Backend& backend, TransferWatch* transfers)
     : config_(config),
       groups_(groups),
+      transfers_(transfers),
       micro_batches_(config.batch.global_batch / config.batch.micro_batch),
       speaks_for_model_(mesh.member_index(groups.world.rank(), Axis::kTp) == 0),
       speaks_for_labels_(speaks_for_model_ && mesh.member_index(groups.world.rank(), Axis::kPp) == 0),
@@ -72,25 +78,60 @@ void TrainStep::count_experts_first(const Batch& batch) {
   sum_over<Index>(groups_.world, global_counts_LE_);
 }
 
-PassSums TrainStep::forward_backward(const Batch& batch, const LossScale& scale) {
+PassSums TrainStep::forward_backward(const Batch& batch, const LossScale& scale, const StepHooks& hooks) {
+  if (transfers_ != nullptr) transfers_->start_looking();
   const PassSums sums = model_->train({.micro_batch = batch.micro_batches(config_.batch.micro_batch),
                                        .scale = scale,
-                                       .global_counts = {.counts_LE = global_counts_LE_, .rows = config_.batch.global_batch * batch.sequence_length()}});
+                                       .global_counts = {.counts_LE = global_counts_LE_, .rows = config_.batch.global_batch * batch.sequence_length()},
+                                       .at =
+                                           [&](const Place& place) {
+                                             if (transfers_ != nullptr) transfers_->enter(place.order);
+                                             if (hooks.at) hooks.at(place);
+                                           },
+                                       .sent =
+                                           [&](ConstView rows) {
+                                             if (transfers_ != nullptr) transfers_->look_at(*groups_.pp, "send", rows);
+                                           }});
+  if (transfers_ != nullptr) transfers_->stop_looking();
   add_expert_counts();
   return sums;
 }
 
-std::string TrainStep::find_problem(const PassSums& sums) const {
+/// What of this rank is not finite, and how early in the step that was.
+void TrainStep::find_problem(const PassSums& sums, StepOutcome& outcome) const {
+  constexpr Index kAtTheEnd = std::numeric_limits<Index>::max();
   const double loss = sums.lm_loss + sums.aux_loss + sums.z_loss;
-  if (!std::isfinite(loss)) return fmt::format("{} loss", kind_of(loss));
-  if (const auto gradient = optimizer_->find_nonfinite_gradient()) return fmt::format("{} gradient of {}", gradient->is_nan ? "nan" : "inf", gradient->name);
-  // A weight that no row of this step met: found before the update would hand it to other ranks.
-  if (const auto weight = optimizer_->find_nonfinite_weight()) return fmt::format("{} weight {}", weight->is_nan ? "nan" : "inf", weight->name);
-  return "";
+  const auto gradient = optimizer_->find_nonfinite_gradient();
+  // A weight before all else: what it spoilt came after it. And one that no row of this step met is found before the update would hand it to other ranks.
+  if (const auto weight = optimizer_->find_nonfinite_weight()) {
+    outcome.problem = fmt::format("{} weight {}", weight->is_nan ? "nan" : "inf", weight->name);
+    outcome.problem_order = -1;
+    return;
+  }
+  if (!std::isfinite(loss)) {
+    outcome.problem = fmt::format("{} loss", kind_of(loss));
+    // After all that this rank sent on the way to it.
+    outcome.problem_order = sums.nonfinite_order ? (*sums.nonfinite_order + 1) * TransferWatch::kTransfersPerPlace - 1 : kAtTheEnd;
+  } else if (gradient) {
+    outcome.problem = fmt::format("{} gradient of {}", gradient->is_nan ? "nan" : "inf", gradient->name);
+    outcome.problem_order = kAtTheEnd;
+  }
+  if (transfers_ == nullptr || !transfers_->first_nonfinite()) return;
+  const TransferWatch::Sent& sent = *transfers_->first_nonfinite();
+  if (!outcome.problem.empty() && outcome.problem_order < sent.order) return;
+  const std::string seen = outcome.problem.empty() ? "" : fmt::format(", then {}", outcome.problem);
+  outcome.problem = fmt::format("{} sent by {}{}", sent.is_nan ? "nan" : "inf", sent.transfer, seen);
+  outcome.problem_order = sent.order;
 }
 
 StepOutcome TrainStep::run(const Batch& batch, const StepSettings& settings, const StepHooks& hooks, PhaseSeconds& seconds) {
   StepOutcome outcome{.valid_labels = batch.valid_labels()};
+  Timer timer_of_phase;
+  auto note_work = [&, waited_before = waited_s()](Phase phase) mutable {
+    worked_s_[static_cast<std::size_t>(phase)] = timer_of_phase.seconds() - (waited_s() - waited_before);
+    waited_before = waited_s();
+    timer_of_phase.restart();
+  };
   PassSums sums;
   {
     const PhaseTimer timer(seconds, Phase::kForwardBackward);
@@ -104,13 +145,15 @@ StepOutcome TrainStep::run(const Batch& batch, const StepSettings& settings, con
     optimizer_->zero_gradients();
     const auto pieces = static_cast<double>(micro_batches_);
     sums = forward_backward(
-        batch, {.lm = ratio(1.0, outcome.valid_labels), .aux = config_.moe.aux_loss_coefficient / pieces, .z = config_.moe.z_loss_coefficient / pieces});
+        batch, {.lm = ratio(1.0, outcome.valid_labels), .aux = config_.moe.aux_loss_coefficient / pieces, .z = config_.moe.z_loss_coefficient / pieces}, hooks);
     if (hooks.local_loss) sums.lm_loss = hooks.local_loss(sums.lm_loss);
     call(hooks.after_backward);
+    note_work(Phase::kForwardBackward);
   }
   {
     const PhaseTimer timer(seconds, Phase::kReduce);
-    outcome.problem = find_problem(sums);
+    come_to(hooks, Activity::kCollective);
+    find_problem(sums, outcome);
     const PassSums mine = speaks_for_model_ ? sums : PassSums{};
     std::array<double, 5> all = {mine.lm_loss, mine.aux_loss, mine.z_loss, outcome.problem.empty() ? 0.0 : 1.0, settings.wants_to_stop ? 1.0 : 0.0};
     sum_over<double>(groups_.world, all);
@@ -127,9 +170,12 @@ StepOutcome TrainStep::run(const Batch& batch, const StepSettings& settings, con
     }
     optimizer_->reduce_gradients();
     call(hooks.after_reduce);
+    note_work(Phase::kReduce);
   }
   const PhaseTimer timer(seconds, Phase::kUpdate);
+  come_to(hooks, Activity::kOptimizer);
   outcome.update = optimizer_->update(settings.lr, settings.may_clip);
+  note_work(Phase::kUpdate);
   return outcome;
 }
 

@@ -9,15 +9,17 @@
 #include "optimus/base/folder_lock.hpp"
 #include "optimus/base/hash.hpp"
 #include "optimus/base/log.hpp"
+#include "optimus/comm/watched/watched.hpp"
 #include "optimus/optim/schedule.hpp"
 #include "optimus/train/debug_dumps.hpp"
-#include "optimus/train/failure_log.hpp"
 #include "optimus/train/faults.hpp"
 #include "optimus/train/loss_picture.hpp"
 #include "optimus/train/run_checkpoints.hpp"
+#include "optimus/train/run_failures.hpp"
 #include "optimus/train/run_log.hpp"
 #include "optimus/train/signals.hpp"
 #include "optimus/train/stop_conditions.hpp"
+#include "optimus/train/straggler_watch.hpp"
 #include "optimus/train/training_data.hpp"
 #include "optimus/train/validation.hpp"
 #include "optimus/train/watchdog.hpp"
@@ -33,11 +35,14 @@ bool is_due(Index interval, Index step) { return interval > 0 && step % interval
 
 struct Trainer::Impl {
   RunConfig config;
+  TransferWatch transfers;
+  std::unique_ptr<Communicator> watched_world;
   Communicator& world;
   Mesh mesh;
   RankGroups groups;
   std::string dump;
-  std::vector<std::string> hosts;
+  Heartbeats heartbeats;
+  RunFailures failures;
   Watchdog watchdog;
   SignalWatch signals;
   StopConditions stop;
@@ -52,25 +57,33 @@ struct Trainer::Impl {
   TrainingPosition position;
   double peak_flops, flops_per_token;
   Index last_step;
-  Index recorded_step = 0;  ///< the last step whose failure is in failures.jsonl, under the ranks that had it
+  Backend& backend;
+  StragglerWatch stragglers;
 
-  Impl(const RunConfig& c, Communicator& w, Backend& backend, double peak)
+  Impl(const RunConfig& c, Communicator& w, Backend& b, double peak)
       : config(c),
-        world(w),
+        watched_world(make_watched_communicator(w, transfers)),
+        world(*watched_world),
         mesh(c.parallel, w.size()),
-        groups(w, mesh, c.parallel.two_level),
+        groups(world, mesh, c.parallel.two_level),
         dump(dump_run_config(c)),
-        hosts(all_gather_text(w, host_name())),
-        // A little later than the collectives' own limit: they can name the missing rank, this only itself.
-        watchdog(1.1 * c.fault_tolerance.watchdog_s + 1, [this](const std::string& doing) { report_hang(doing); }),
+        heartbeats(world, c.run.dir, std::clamp(c.fault_tolerance.watchdog_s / 8, 0.2, 10.0)),
+        failures(world, heartbeats, c.run.dir, c.fault_tolerance.watchdog_s),
+        // A little later than the collectives' own limit: of several ranks those that wait are the ones to speak.
+        watchdog(1.1 * c.fault_tolerance.watchdog_s + 1, [this](const std::string&) { failures.end_stuck(); }),
         signals(c.fault_tolerance.save_on_signal),
         stop(c.fault_tolerance.stop_before_walltime_s),
         faults(c.faults, w.rank(), c.run.dir),
         peak_flops(peak),
         flops_per_token(train_flops_per_token(c.shape, c.data.sequence_length)),
-        last_step(c.run.stop_after_step > 0 ? std::min(c.run.stop_after_step, c.run.steps) : c.run.steps) {
-    agree(world, [&] { open(backend); });
+        last_step(c.run.stop_after_step > 0 ? std::min(c.run.stop_after_step, c.run.steps) : c.run.steps),
+        backend(b),
+        stragglers(world, mesh, c.log) {}
+
+  void start() {
+    agree(world, [&] { open(); });
     make_run_folder();
+    heartbeats.start_writing();
     position = checkpoints->start();
     // Only now: a run folder that turned out to be another model's keeps its files.
     agree(world, [&] {
@@ -81,11 +94,11 @@ struct Trainer::Impl {
 
   [[nodiscard]] bool is_first() const { return world.rank() == 0; }
 
-  void open(Backend& backend) {
+  void open() {
     sampler = open_training_data(config);
     const DatasetInfo& info = sampler->datasets().front().info();
     if (!config.data.validation.empty() && config.data.validation_interval > 0) validation = std::make_unique<Validation>(config, info);
-    train_step = std::make_unique<TrainStep>(config, mesh, groups, backend);
+    train_step = std::make_unique<TrainStep>(config, mesh, groups, backend, &transfers);
     batch = std::make_unique<Batch>(config.batch.global_batch / mesh.data_ranks(), config.data.sequence_length,
                                     config.data.mask_document_boundaries ? info.end_of_document : -1);
     checkpoints = std::make_unique<RunCheckpoints>(config, dump, world, *train_step, faults);
@@ -118,38 +131,16 @@ struct Trainer::Impl {
       log_warning("[optimizer] lr_min {} is above lr {}: the learning rate will rise", config.optimizer.lr_min, config.optimizer.lr);
   }
 
-  void report_hang(const std::string& doing) {
-    const std::string message = fmt::format("no progress for {} s: rank {} on {}, {}", config.fault_tolerance.watchdog_s, world.rank(), host_name(), doing);
-    log_error("[watchdog] {}", message);
-    try_append_failure(config.run.dir, {.step = position.step + 1, .rank = world.rank(), .host = host_name(), .kind = "hang", .message = message});
-    std::_Exit(static_cast<int>(ExitCode::kLostRank));
-  }
-
-  void begin(Index step, const char* what) {
-    watchdog.beat(fmt::format("step {}, {}", step, what));
-    world.set_context(fmt::format("step {}", step));
+  void come_to(Index step, const Place& place) {
+    watchdog.beat("");
+    heartbeats.note(step, place);
+    world.set_context(optimus::describe(RankPlace{.step = step, .activity = place.activity, .micro_batch = place.micro_batch}));
   }
 
   /// Names the ranks with NaN or Inf, in failures.jsonl and in the text that is returned. Collective.
   std::string describe_nonfinite(const StepOutcome& outcome, Index step) {
-    if (outcome.has_local_problem) return describe_problems(outcome.problem, step);
+    if (outcome.has_local_problem) return failures.describe({.what = outcome.problem, .order = outcome.problem_order}, step);
     return fmt::format("step {}: the sum of the gradients over all ranks is not finite (norm {})", step, outcome.update.grad_norm);
-  }
-
-  /// `mine`: this rank's problem, "nan ..." or "inf ...", or nothing. Empty if no rank has one. Collective.
-  std::string describe_problems(const std::string& mine, Index step) {
-    const std::vector<std::string> problems = all_gather_text(world, mine);
-    if (std::all_of(problems.begin(), problems.end(), [](const std::string& problem) { return problem.empty(); })) return "";
-    recorded_step = step;
-    std::string text = fmt::format("step {}:", step);
-    for (std::size_t rank = 0; rank < problems.size(); ++rank) {
-      if (problems[rank].empty()) continue;
-      text += fmt::format(" {} on rank {} ({})", problems[rank], rank, hosts[rank]);
-      if (is_first())
-        append_failure(config.run.dir,
-                       {.step = step, .rank = static_cast<Index>(rank), .host = hosts[rank], .kind = problems[rank].substr(0, 3), .message = problems[rank]});
-    }
-    return text;
   }
 
   /// After a step without an update. The weights themselves may be what was spoilt, then every later step would be skipped too: they are made anew from
@@ -158,7 +149,7 @@ struct Trainer::Impl {
     if (is_first()) log_warning("{}; the step is skipped", problem);
     ++position.nonfinite_steps;
     const auto bad = train_step->optimizer().find_nonfinite_master();
-    const std::string lost = describe_problems(bad ? fmt::format("{} weight {}", bad->is_nan ? "nan" : "inf", bad->name) : "", step);
+    const std::string lost = failures.describe({.what = bad ? fmt::format("{} weight {}", bad->is_nan ? "nan" : "inf", bad->name) : ""}, step);
     if (!lost.empty()) throw NumericError("[train] " + lost + "; skipping steps cannot repair it: start again from the last checkpoint");
     train_step->optimizer().publish_weights(true);
   }
@@ -169,7 +160,11 @@ struct Trainer::Impl {
                                 .may_clip = config.optimizer.clip_during_warmup || !is_warmup,
                                 .wants_to_stop = SignalWatch::received() != 0 || stop.is_time_up()};
     StepHooks hooks;
-    faults.arm(step, *train_step, hooks);
+    hooks.at = [this, step](const Place& place) {
+      heartbeats.note(step, place);
+      faults.at(step, place.activity);
+    };
+    faults.arm(step, *train_step, transfers, hooks);
     if (contains(config.debug.dump_gradients_steps, step)) hooks.after_reduce = [&] { dump_gradients(world, *train_step, config, step); };
     if (contains(config.debug.dump_logits_steps, step)) dump_logits(world, mesh, *train_step, *batch, config, step);
     return train_step->run(*batch, settings, hooks, seconds);
@@ -231,14 +226,23 @@ struct Trainer::Impl {
   bool step_once(Index step) {
     Timer step_timer, timer;
     PhaseSeconds seconds{};
-    begin(step, "data");
-    agree(world, [&] { read_batch(); });
+    come_to(step, {.activity = Activity::kLoad});
+    agree(world, [&] {
+      faults.at(step, Activity::kLoad);
+      read_batch();
+      stragglers.add(Work::kData, timer.seconds());
+    });
     seconds[static_cast<std::size_t>(Phase::kData)] = timer.seconds();
-    begin(step, "forward, backward and update");
+    come_to(step, {.activity = Activity::kForward});
     const StepOutcome outcome = compute(step, seconds);
+    stragglers.add(Work::kForwardBackward, train_step->worked_s(Phase::kForwardBackward));
+    stragglers.add(Work::kUpdate, train_step->worked_s(Phase::kUpdate));
     if (!outcome.update.is_finite) {
       const std::string problem = describe_nonfinite(outcome, step);
-      if (config.optimizer.nonfinite == "stop") throw NumericError("[train] " + problem + "; no weight was changed");
+      if (config.optimizer.nonfinite == "stop") {
+        checkpoints->finish_writing();  // all ranks are well: the last save need not be lost
+        throw NumericError("[train] " + problem + "; no weight was changed");
+      }
       skip(problem, step);
     }
     const Index first_sample = position.next_sample;
@@ -246,35 +250,30 @@ struct Trainer::Impl {
     if (config.debug.check_replicas) check_replicas(world, mesh, *train_step);
     StepRecord record = describe(outcome, step, first_sample);
     if (validation && is_due(config.data.validation_interval, step)) {
-      begin(step, "validation");
+      come_to(step, {.activity = Activity::kValidation});
       timer.restart();
       record.validation_loss = validation->loss(world, mesh, train_step->model());
       seconds[static_cast<std::size_t>(Phase::kValidation)] = timer.seconds();
     }
-    begin(step, "checkpoint");
+    come_to(step, {.activity = Activity::kSave});
+    const double waited_s = transfers.waited_s();
     save_if_due(step, seconds);
+    stragglers.add(Work::kCheckpoint, seconds[static_cast<std::size_t>(Phase::kCheckpoint)] - (transfers.waited_s() - waited_s));
     record.phase_s = seconds;
     set_speed(record, step_timer.seconds());
+    record.stragglers = stragglers.end_step(step, record.step_s);
     if (log) log->add(record);
     return outcome.wants_to_stop;
-  }
-
-  /// Writes down what ends the run, unless that has been done under the names of the ranks that had it.
-  void record(const std::exception& error) {
-    const Index step = position.step + 1;
-    if (!is_first() || recorded_step == step) return;
-    const auto* known = dynamic_cast<const Error*>(&error);
-    const Index rank = known != nullptr && known->rank() >= 0 ? known->rank() : world.rank();
-    try_append_failure(config.run.dir,
-                       {.step = step, .rank = rank, .host = hosts[static_cast<std::size_t>(rank)], .kind = failure_kind(error), .message = error.what()});
   }
 
   ExitCode run() {
     if (position.step >= last_step && is_first()) log_info("nothing is left to do: the run is done up to step {} of {}", position.step, last_step);
     bool is_stopped = false;
     for (Index step = position.step + 1; step <= last_step && !is_stopped; ++step) is_stopped = step_once(step);
-    begin(position.step, "last checkpoint");
+    come_to(position.step, {.activity = Activity::kSave});
     checkpoints->save_and_wait(position);
+    come_to(position.step, {.activity = Activity::kShutdown});
+    agree(world, [&] { faults.at(position.step, Activity::kShutdown); });
     if (log) log->end();
     if (!is_stopped || position.step == last_step) return ExitCode::kDone;
     if (is_first()) log_info("stopped at step {} as asked; the same command goes on from there", position.step);
@@ -283,14 +282,22 @@ struct Trainer::Impl {
 };
 
 Trainer::Trainer(const RunConfig& config, Communicator& world, Backend& backend, double peak_flops)
-    : impl_(std::make_unique<Impl>(config, world, backend, peak_flops)) {}
+    : impl_(std::make_unique<Impl>(config, world, backend, peak_flops)) {
+  try {
+    impl_->start();
+  } catch (const CommError& error) {
+    impl_->failures.blame_silent(error);
+    throw;
+  }
+}
 Trainer::~Trainer() = default;
 
 ExitCode Trainer::run() {
   try {
     return impl_->run();
   } catch (const std::exception& error) {
-    impl_->record(error);
+    if (dynamic_cast<const CommError*>(&error) != nullptr) impl_->failures.blame_silent(error);
+    impl_->failures.record(error, impl_->position.step + 1);
     throw;
   }
 }

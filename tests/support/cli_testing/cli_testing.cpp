@@ -129,7 +129,7 @@ std::vector<nlohmann::json> read_metrics(const std::filesystem::path& run_dir) {
 std::string metrics_without_times(const std::filesystem::path& run_dir) {
   std::string text;
   for (nlohmann::json& line : read_metrics(run_dir)) {
-    for (const char* key : {"tokens_per_s", "flops_per_s", "mfu", "step_s", "phase_s"}) line.erase(key);
+    for (const char* key : {"tokens_per_s", "flops_per_s", "mfu", "step_s", "phase_s", "stragglers"}) line.erase(key);
     text += line.dump() + "\n";
   }
   return text;

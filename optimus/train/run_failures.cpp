@@ -1,0 +1,130 @@
+#include "optimus/train/run_failures.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <cstdlib>
+#include <future>
+#include <limits>
+#include <thread>
+
+#include "optimus/base/error.hpp"
+#include "optimus/base/log.hpp"
+#include "optimus/train/failure_log.hpp"
+
+namespace optimus {
+namespace {
+
+/// As it travels: the order, a blank, the words.
+NumberProblem parse_problem(const std::string& text) {
+  NumberProblem problem;
+  const auto blank = text.find(' ');
+  if (blank == std::string::npos) return problem;
+  std::from_chars(text.data(), text.data() + blank, problem.order);
+  problem.what = text.substr(blank + 1);
+  return problem;
+}
+
+/// Runs `action` and goes on without it after `limit_s`: it may be stuck in a file system.
+template <class Action> void try_for(double limit_s, Action action) {
+  auto done = std::make_shared<std::promise<void>>();
+  auto is_done = done->get_future();
+  std::thread([action, done] {
+    action();
+    done->set_value();
+  }).detach();
+  is_done.wait_for(std::chrono::duration<double>(limit_s));
+}
+
+}  // namespace
+
+RunFailures::RunFailures(Communicator& world, const Heartbeats& heartbeats, std::filesystem::path run_dir, double watchdog_s)
+    : world_(world), heartbeats_(heartbeats), run_dir_(std::move(run_dir)), watchdog_s_(watchdog_s), hosts_(all_gather_text(world, host_name())) {}
+
+std::string RunFailures::describe(const NumberProblem& mine, Index step) {
+  std::vector<NumberProblem> problems;
+  for (const std::string& text : all_gather_text(world_, mine.what.empty() ? "" : fmt::format("{} {}", mine.order, mine.what)))
+    problems.push_back(parse_problem(text));
+  Index first = std::numeric_limits<Index>::max();
+  bool has_any = false;
+  for (const NumberProblem& problem : problems) {
+    if (problem.what.empty()) continue;
+    has_any = true;
+    first = std::min(first, problem.order);
+  }
+  if (!has_any) return "";
+  recorded_step_ = step;
+  std::string began, reached;
+  for (std::size_t rank = 0; rank < problems.size(); ++rank) {
+    const std::string& what = problems[rank].what;
+    if (what.empty()) continue;
+    if (problems[rank].order > first) {
+      reached += fmt::format("{} {}", reached.empty() ? "" : ",", rank);
+      continue;
+    }
+    began += fmt::format(" {} on rank {} ({})", what, rank, hosts_[rank]);
+    if (world_.rank() == 0)
+      append_failure(run_dir_, {.step = step, .rank = static_cast<Index>(rank), .host = hosts_[rank], .kind = what.substr(0, 3), .message = what});
+  }
+  return fmt::format("step {}:{}{}", step, began, reached.empty() ? "" : "; it reached rank" + reached);
+}
+
+void RunFailures::append(const RankPlace& place, const char* kind, const std::string& message) const noexcept {
+  try_append_failure(run_dir_,
+                     {.step = place.step, .rank = place.rank, .host = hosts_[static_cast<std::size_t>(place.rank)], .kind = kind, .message = message});
+}
+
+void RunFailures::record(const std::exception& error, Index step) {
+  if (world_.rank() != 0 || recorded_step_ == step) return;
+  const auto* known = dynamic_cast<const Error*>(&error);
+  const Index rank = known != nullptr && known->rank() >= 0 ? known->rank() : world_.rank();
+  append({.rank = rank, .step = step}, failure_kind(error).c_str(), error.what());
+}
+
+std::vector<RankPlace> RunFailures::silent() const {
+  if (world_.size() == 1) return {};
+  return heartbeats_.silent(std::max(0.5, watchdog_s_ / 4));
+}
+
+std::string RunFailures::describe(const std::vector<RankPlace>& silent) const {
+  constexpr std::size_t kMostNamed = 8;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(silent.size(), kMostNamed); ++i) {
+    text += fmt::format("{}rank {} on {} at {} ({:.1f} s)", i == 0 ? "" : ", ", silent[i].rank, hosts_[static_cast<std::size_t>(silent[i].rank)],
+                        optimus::describe(silent[i]), silent[i].silent_s);
+  }
+  if (silent.size() > kMostNamed) text += fmt::format(" and {} more", silent.size() - kMostNamed);
+  return text;
+}
+
+void RunFailures::blame_silent(const std::exception& error) {
+  const std::vector<RankPlace> stuck = silent();
+  if (stuck.empty()) return;
+  const std::string text = "no sign of life from " + describe(stuck) + "; stuck or gone";
+  Index writer = 0;
+  while (std::any_of(stuck.begin(), stuck.end(), [&](const RankPlace& p) { return p.rank == writer; })) ++writer;
+  if (world_.rank() == writer) {
+    append(stuck.front(), "hang", text);
+    if (writer != 0) log_error("[train] {}", text);  // the first rank, which speaks for all otherwise, is silent
+  }
+  CommError named(fmt::format("[train] {}. Noticed by: {}", text, error.what()));
+  named.set_rank(narrow<int>(stuck.front().rank));
+  throw named;
+}
+
+void RunFailures::end_stuck() const {
+  const std::vector<RankPlace> stuck = silent();
+  const bool is_waiting = std::none_of(stuck.begin(), stuck.end(), [&](const RankPlace& p) { return p.rank == world_.rank(); });
+  const RankPlace place = !stuck.empty() && is_waiting ? stuck.front() : heartbeats_.mine();
+  const std::string message =
+      fmt::format("no progress for {} s: rank {} on {}, {}", watchdog_s_, place.rank, hosts_[static_cast<std::size_t>(place.rank)], optimus::describe(place));
+  try_for(2, [this, place, message] {
+    log_error("[watchdog] {}", message);
+    append(place, "hang", message);
+  });
+  std::_Exit(static_cast<int>(ExitCode::kLostRank));
+}
+
+}  // namespace optimus

@@ -1,0 +1,49 @@
+#pragma once
+// What ends a run, told under the names of the ranks where it began: in failures.jsonl, in the log and in the error itself.
+
+#include <exception>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "optimus/comm/communicator.hpp"
+#include "optimus/train/heartbeats.hpp"
+
+namespace optimus {
+
+/// One rank's NaN or Inf.
+struct NumberProblem {
+  std::string what;  ///< "nan …" or "inf …"; empty: none
+  Index order = 0;   ///< of several ranks with one it began at those with the lowest
+};
+
+class RunFailures {
+ public:
+  /// Collective: over `world`, which must outlive it, as `heartbeats` must.
+  RunFailures(Communicator& world, const Heartbeats& heartbeats, std::filesystem::path run_dir, double watchdog_s);
+
+  /// All ranks' problems in one text that says where it began and whom it reached; those where it began go into failures.jsonl. Empty if no rank has one.
+  /// Collective: over the world.
+  [[nodiscard]] std::string describe(const NumberProblem& mine, Index step);
+  /// Writes down what ends the run in `step`, unless that has been done under the names of the ranks that had it.
+  void record(const std::exception& error, Index step);
+  /// For an error of waiting: throws it anew under the name of the rank that has fallen silent, and has the first of the others write it down.
+  /// Returns if there is no such rank.  Errors: CommError.
+  void blame_silent(const std::exception& error);
+  /// This rank has been at one place for too long: says so, or names the rank that it waits for, and ends the process, also where files cannot be written.
+  [[noreturn]] void end_stuck() const;
+
+ private:
+  [[nodiscard]] std::vector<RankPlace> silent() const;
+  [[nodiscard]] std::string describe(const std::vector<RankPlace>& silent) const;
+  void append(const RankPlace& place, const char* kind, const std::string& message) const noexcept;
+
+  Communicator& world_;
+  const Heartbeats& heartbeats_;
+  std::filesystem::path run_dir_;
+  double watchdog_s_;
+  std::vector<std::string> hosts_;
+  Index recorded_step_ = 0;  ///< the last step whose failure is in failures.jsonl, under the ranks that had it
+};
+
+}  // namespace optimus

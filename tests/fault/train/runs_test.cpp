@@ -1,0 +1,92 @@
+// Failures that a table does not fit: skipped steps, signals, stopped processes, slow ranks, files.
+
+#include <fstream>
+
+#include "support.hpp"
+
+namespace optimus::test {
+namespace {
+
+TEST_F(Drill, StepsWithBadNumbersAreSkippedByAllRanksAlike) {
+  for (const Layout& layout : {kTp2Pp2, kEp2Dp2, kPp4}) {
+    std::filesystem::remove_all(run_);
+    const auto result = run(layout, {fault("nan", 1, 2, "where=\"activation\""), "optimizer.nonfinite=skip", "debug.check_replicas=true"});
+    ASSERT_EQ(result.code, 0) << layout.name << result.err;
+    const auto lines = read_metrics(run_);
+    ASSERT_EQ(lines.size(), 4U);
+    EXPECT_EQ(lines[1]["skipped"], true) << layout.name;
+    EXPECT_EQ(lines[3]["skipped"], false) << layout.name;
+    EXPECT_EQ(lines[3]["nonfinite_steps"], 1) << layout.name;
+  }
+}
+
+TEST_F(Drill, ASignalToAnyRankSavesOnceOnAll) {
+  for (const auto& [layout, rank, signal] : {std::tuple{kTp2Pp2, 3, "TERM"}, std::tuple{kEp2Dp2, 1, "USR1"}}) {
+    std::filesystem::remove_all(run_);
+    const Settings longer = {"run.steps=100000", "checkpoint.interval=0"};
+    const auto result = run_and(layout, longer, "steps 2; kill -" + std::string(signal) + " $(rank " + std::to_string(rank) + ")");
+    EXPECT_EQ(result.code, 12) << layout.name << result.err;
+    const auto last = read_metrics(run_).back()["step"].get<int>();
+    auto next = longer;
+    next.push_back("run.stop_after_step=" + std::to_string(last + 1));
+    EXPECT_EQ(run(layout, next).code, 0);
+    EXPECT_EQ(read_metrics(run_).back()["step"].get<int>(), last + 1) << "it goes on from exactly there";
+  }
+}
+
+TEST_F(Drill, ASecondSignalEndsTheRunAtOnceAndHarmsNoCheckpoint) {
+  // The first signal is noted, but the step that would heed it hangs.
+  const auto result =
+      run_and(kPp4, {fault("hang", 2, 3), "fault_tolerance.watchdog_s=60"}, "steps 2; sleep 1; p=$(rank 2); kill -TERM $p; sleep 0.5; kill -TERM $p");
+  EXPECT_NE(result.code, 0);
+  EXPECT_NE(result.code, 12);
+  EXPECT_NE(result.code, 124) << result.err;
+  EXPECT_EQ(run(kPp4, {}).code, 0) << "the same command goes on";
+  EXPECT_EQ(read_metrics(run_).size(), 4U);
+}
+
+TEST_F(Drill, AStoppedProcessIsNamedByTheOthers) {
+  const auto result = run_and(kTp2Pp2, {"run.steps=100000", "checkpoint.interval=0"}, "steps 2; kill -STOP $(rank 0)");
+  EXPECT_EQ(result.code, 11) << result.err;
+  EXPECT_HAS(result.err, "no sign of life from rank 0 on ");
+  ASSERT_FALSE(failures().empty()) << result.err;
+  EXPECT_EQ(failures()[0]["kind"], "hang");
+  EXPECT_EQ(failures()[0]["rank"], 0) << "and not one that waited for it";
+}
+
+TEST_F(Drill, ASlowRankIsNamedInThePhaseWhereItIsSlow) {
+  // 3 s are slow beside any step of this model, on whatever machine.
+  const auto result = run(kEp2Dp2, {fault("slow", 2, 3, "seconds=3, phase=\"backward\""), "log.straggler_factor=2", "run.steps=3"});
+  ASSERT_EQ(result.code, 0) << result.err;
+  const auto line = read_metrics(run_)[2];
+  ASSERT_TRUE(line.contains("stragglers")) << line;
+  ASSERT_EQ(line["stragglers"].size(), 1U) << line;
+  EXPECT_EQ(line["stragglers"][0]["rank"], 2);
+  EXPECT_EQ(line["stragglers"][0]["phase"], "forward_backward");
+  EXPECT_HAS(result.err, "[stragglers] rank 2 on ");
+}
+
+TEST_F(Drill, AFullDiskIsAWarningOrTheEndAsConfigured) {
+  const Settings full = {fault("disk_full", 1, 2)};
+  const auto warned = run(kEp2Dp2, full);
+  EXPECT_EQ(warned.code, 0) << warned.err;
+  EXPECT_HAS(warned.err, "No space left on device");
+  std::filesystem::remove_all(run_);
+  const auto strict = run(kEp2Dp2, {full[0], "checkpoint.keep_going_on_write_error=false"});
+  EXPECT_EQ(strict.code, 1) << strict.err;
+  EXPECT_HAS(strict.err, "rank 1");
+}
+
+TEST_F(Drill, AShardThatIsGoneEndsAllRanksAlike) {
+  std::filesystem::path shard;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_ / "data"))
+    if (entry.path().extension() == ".npy") shard = entry.path();
+  ASSERT_FALSE(shard.empty());
+  std::filesystem::resize_file(shard, 10);
+  const auto result = run(kTp2Pp2, {});
+  EXPECT_EQ(result.code, 3) << result.err;
+  EXPECT_HAS(result.err, shard.filename().string());
+}
+
+}  // namespace
+}  // namespace optimus::test
