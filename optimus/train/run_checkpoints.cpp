@@ -221,7 +221,8 @@ template <class Finish> void RunCheckpoints::make_free(Background& background, F
 }
 
 void RunCheckpoints::finish_writing() {
-  write(writing_step_, [&] { finish(); });
+  write(persistent_.step, [&] { finish_persistent(); });
+  write(full_.step, [&] { finish_full(); });
 }
 
 void RunCheckpoints::save(const TrainingPosition& position) {
@@ -245,8 +246,7 @@ void RunCheckpoints::poll() {
 }
 
 void RunCheckpoints::save_and_wait(const TrainingPosition& position) {
-  write(persistent_.step, [&] { finish_persistent(); });
-  write(full_.step, [&] { finish_full(); });
+  finish_writing();
   agree(world_, [&] { faults_.before_checkpoint(position.step); });
   const std::string slot = broadcast_text(world_, world_.rank() == 0 ? store_.next_slot().string() : "", 0);
   write_checkpoint(world_, slot, describe_state(position, true), train_step_.optimizer().owned_state_chunks());
