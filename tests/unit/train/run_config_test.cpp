@@ -110,6 +110,9 @@ TEST(RunConfig, RefusesContradictions) {
   EXPECT_HAS(problems_of({"fault_tolerance.save_on_signal=[\"SIGKILL\"]"}), "SIGKILL");
   EXPECT_HAS(problems_of({"faults=[{kind=\"nan\", rank=4}]"}), "faults[0].rank");
   EXPECT_HAS(problems_of({"faults=[{kind=\"nan\", tensor=\"lm_haed.weight\"}]"}), "lm_haed.weight");
+  EXPECT_HAS(problems_of({"faults=[{kind=\"nan\", where=\"activation\"}]"}), "faults[0].where: \"activation\" spoils what ranks send each other");
+  EXPECT_HAS(problems_of({"faults=[{kind=\"die\", phase=\"lunch\"}]"}), "lunch");
+  EXPECT_HAS(problems_of({"log.straggler_factor=0.5"}), "log.straggler_factor: 0.5 would name half of all ranks");
   EXPECT_HAS(problems_of({"optimizer.schedule=wsd", "optimizer.decay_steps=900", "optimizer.warmup_steps=200"}), "decay_steps");
 }
 
