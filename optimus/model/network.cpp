@@ -30,7 +30,7 @@ Network::Network(const TransformerOptions& options, Backend& backend, const Mode
 
 void Network::bind(std::span<const View> weights, std::span<const View> gradients) {
   weights_ = bind_weights(runtime_.options, "weight", runtime_.options.weights, weights);
-  has_gradients_ = !gradients.empty();
+  has_gradients_ = gradients.size() == weights.size();  // both may be none: a stage without layers
   if (has_gradients_) gradients_ = bind_weights(runtime_.options, "gradient", runtime_.options.gradients, gradients);
 }
 

@@ -63,6 +63,21 @@ TEST_F(Layouts, CoveringGiveTheResultOfOneRank) {
   }
 }
 
+/// Stages of unequal length, and some without any layer.
+TEST_F(Layouts, UnevenStagesGiveTheResultOfOneRank) {
+  const ModelCase model = model_cases()[2];
+  std::vector<Layout> some;
+  for (const char* split : {"[2,0,1]", "[3,0,0]", "[0,3,0]", "[0,0,3]", "[1,1,1]"}) {
+    for (const char* schedule : {"1f1b", "gpipe", "zero_bubble"})
+      some.push_back({.pp = 3, .settings = {std::string("parallel.layers_per_stage=") + split, std::string("parallel.pipeline_schedule=") + schedule}});
+  }
+  if (world().size() < 4) return each({{.pp = 2, .settings = {"parallel.layers_per_stage=[0,3]"}}}, [&](const Layout& layout) { check(model, layout, 1, {}); });
+  each(some, [&](const Layout& layout) { check(model, layout, 1, {}); });
+  const Layout interleaved{
+      .dp = 2, .pp = 2, .settings = {"parallel.pipeline_schedule=interleaved", "parallel.virtual_stages=2", "parallel.layers_per_stage=[3,0,4,1]"}};
+  each({interleaved}, [&](const Layout& layout) { check(model_cases()[3], layout, 1, {}); });
+}
+
 /// With the counts of the global batch the balancing loss does not depend on the micro-batches either.
 TEST_F(Layouts, CoveringBalanceTheGlobalBatch) {
   const ModelCase model = model_cases().front();
