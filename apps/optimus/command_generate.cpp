@@ -34,8 +34,9 @@ ExitCode write_text(const GenerateArguments& a, Communicator& world) {
   std::vector<std::int32_t> prompt;
   tokenizer->encode(a.prompt, prompt);
   if (prompt.empty()) {
-    if (!tokenizer->end_of_document()) throw DataError("[generate] an empty prompt needs a tokenizer with an end-of-document token; give --prompt");
-    prompt.push_back(*tokenizer->end_of_document());
+    const auto end = tokenizer->end_of_document();
+    if (!end) throw DataError("[generate] an empty prompt needs a tokenizer with an end-of-document token; give --prompt");
+    prompt.push_back(*end);
   }
   const std::vector<std::int32_t> ids = generate(*backend, model, prompt, tokenizer->end_of_document(), a.sampling);
   fmt::print("{}{}\n", a.echo ? a.prompt : "", tokenizer->decode(ids, false));
