@@ -110,32 +110,36 @@ bool Policy::is_out_of_budget(const Diagnosis& d, double now_s, Decision& decisi
   return true;
 }
 
+std::optional<Host> Policy::take_spare() {
+  if (spares_.empty()) return std::nullopt;
+  const auto fresh = std::find_if(spares_.begin(), spares_.end(), [&](const Host& host) { return !contains(suspects_, host.name); });
+  const auto taken = fresh != spares_.end() ? fresh : spares_.begin();
+  Host host = *taken;
+  spares_.erase(taken);
+  return host;
+}
+
 void Policy::replace(const std::vector<std::string>& unfit_active, const std::vector<std::string>& blamed, Decision& decision) {
-  std::vector<Host> kept, suspects;
-  const auto take_fresh = [&](Host& taken) {
-    const auto fresh = std::find_if(spares_.begin(), spares_.end(), [&](const Host& host) { return !contains(suspects_, host.name); });
-    const auto any = fresh != spares_.end() ? fresh : spares_.begin();
-    if (any == spares_.end()) return false;
-    taken = *any;
-    spares_.erase(any);
+  const auto exchange = [&](Host& host) {
+    const std::optional<Host> other = take_spare();
+    if (!other) return false;
+    decision.replaced.emplace_back(host.name, other->name);
+    decision.lines.push_back(fmt::format("node {} is replaced by {}", host.name, other->name));
+    host = *other;
     return true;
   };
+  // What cannot run at all comes first: whoever waited for it may be blamed as well, and must not take the last buffer node.
+  std::vector<Host> fit;
+  for (Host& host : active_)
+    if (!contains(unfit_active, host.name) || exchange(host)) fit.push_back(host);
+  active_ = std::move(fit);
+  std::vector<Host> suspects;
   for (Host& host : active_) {
-    const bool is_unfit = contains(unfit_active, host.name), is_blamed = contains(blamed, host.name);
-    Host taken;
-    if (!is_unfit && !is_blamed) {
-      kept.push_back(host);
-    } else if (take_fresh(taken)) {
-      decision.replaced.emplace_back(host.name, taken.name);
-      decision.lines.push_back(fmt::format("node {} is replaced by {}", host.name, taken.name));
-      kept.push_back(taken);
-      if (!is_unfit) suspects.push_back(host);
-    } else if (!is_unfit) {
-      decision.lines.push_back(fmt::format("node {} passed its examination and is used again: there is no buffer node to take its place", host.name));
-      kept.push_back(host);
-    }
+    const Host before = host;
+    if (!contains(blamed, host.name)) continue;
+    if (exchange(host)) suspects.push_back(before);
+    else decision.lines.push_back(fmt::format("node {} passed its examination and is used again: there is no buffer node to take its place", host.name));
   }
-  active_ = std::move(kept);
   for (const Host& host : suspects) {
     spares_.push_back(host);
     if (!contains(suspects_, host.name)) suspects_.push_back(host.name);

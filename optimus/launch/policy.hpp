@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -31,8 +32,9 @@ struct Decision {
 
 /// Keeps the nodes in use and the buffer nodes, and the memory of what has failed.
 ///
-/// - A node that its examination finds unfit leaves for good. A node that is fit but was blamed makes room for a fresh buffer node and becomes the last of the
-///   buffer nodes: a process that was killed says little about its machine, and a machine that flips bits may pass a test.
+/// - A node that its examination finds unfit leaves for good, and is replaced first. A node that is fit but was blamed makes room for a fresh buffer node, if
+///   one remains, and becomes the last of the buffer nodes: a process that was killed says little about its machine, and a machine that flips bits may pass a
+///   test.
 /// - The same step failing on another fit node than before is a bug of the run. On the same node three times: nothing is left to try but that node.
 /// - Mistakes in configuration (2), data (3) and checkpoints (4) are never tried again.
 class Policy {
@@ -57,6 +59,8 @@ class Policy {
   [[nodiscard]] bool is_repeated(const Diagnosis& d, Decision& decision);
   [[nodiscard]] bool is_out_of_budget(const Diagnosis& d, double now_s, Decision& decision);
   void remove_unfit(const std::map<std::string, std::string>& unfit, std::vector<std::string>& unfit_active, Decision& decision);
+  /// One that was never blamed, if there is any.
+  [[nodiscard]] std::optional<Host> take_spare();
   void replace(const std::vector<std::string>& unfit_active, const std::vector<std::string>& blamed, Decision& decision);
   [[nodiscard]] bool shrink(Decision& decision);
 

@@ -73,6 +73,31 @@ TEST_F(Decisions, EndWithThirteenWhenNoNodeIsLeft) {
   EXPECT_THAT(decision.lines.back(), HasSubstr("--allow-shrink"));
 }
 
+TEST_F(Decisions, GiveTheLastSpareToTheUnfitNodeAndNotToOneThatOnlyWaitedForIt) {
+  make({{"a"}, {"b"}, {"c"}});
+  const Decision decision = after(failure(5, {"a"}), {{"b", "does not answer"}});
+  EXPECT_FALSE(decision.is_over);
+  EXPECT_THAT(decision.replaced, ElementsAre(Pair("b", "c")));
+  EXPECT_THAT(active(), ElementsAre("a", "c"));
+  EXPECT_THAT(spares(), ElementsAre());
+  EXPECT_THAT(decision.lines, testing::Contains(HasSubstr("node a passed its examination and is used again")));
+}
+
+TEST_F(Decisions, ExchangeABlamedNodeAsWellWhereASpareRemains) {
+  const Decision decision = after(failure(5, {"a"}), {{"b", "does not answer"}});
+  EXPECT_FALSE(decision.is_over);
+  EXPECT_THAT(decision.replaced, ElementsAre(Pair("b", "c"), Pair("a", "d")));
+  EXPECT_THAT(active(), ElementsAre("d", "c"));
+  EXPECT_THAT(spares(), ElementsAre("a"));
+}
+
+TEST_F(Decisions, ExchangeTwoBlamedNodesOfWhichOneIsUnfit) {
+  const Decision decision = after(failure(5, {"a", "b"}), {{"a", "gone"}});
+  EXPECT_THAT(decision.replaced, ElementsAre(Pair("a", "c"), Pair("b", "d")));
+  EXPECT_THAT(active(), ElementsAre("c", "d"));
+  EXPECT_THAT(spares(), ElementsAre("b"));
+}
+
 TEST_F(Decisions, UseAFitNodeAgainWhereThereIsNoOther) {
   make({{"a"}, {"b"}});
   EXPECT_FALSE(after(failure(5, {"a"}, ExitCode::kNonFinite)).is_over);
@@ -146,6 +171,12 @@ TEST_F(Decisions, ShrinkToWhatTheConfigurationFits) {
   EXPECT_THAT(active(), ElementsAre("b"));
   EXPECT_EQ(policy_->world().ranks(), 2);
   EXPECT_THAT(decision.lines, testing::Contains(HasSubstr("goes on with 1 nodes (2 ranks) instead of 2")));
+}
+
+TEST_F(Decisions, ShrinkToTheBlamedNodeIfItIsTheOneThatIsFit) {
+  make({{"a"}, {"b"}}, {.may_shrink = true, .problem_with = [](Index) { return ""; }});
+  EXPECT_FALSE(after(failure(5, {"a"}), {{"b", "gone"}}).is_over);
+  EXPECT_THAT(active(), ElementsAre("a"));
 }
 
 TEST_F(Decisions, DoNotShrinkToWhatDoesNotFit) {
