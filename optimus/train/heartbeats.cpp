@@ -13,6 +13,7 @@
 #include <cstring>
 #include <fstream>
 #include <mutex>
+#include <random>
 #include <thread>
 
 #include "optimus/base/file.hpp"
@@ -34,7 +35,9 @@ static_assert(std::atomic<std::int64_t>::is_always_lock_free, "shared between pr
 class SharedBeats {
  public:
   explicit SharedBeats(Communicator& node) : bytes_(static_cast<std::size_t>(node.size()) * sizeof(Beat)) {
-    const std::string name = broadcast_text(node, fmt::format("/optimus-heartbeats-{}", ::getpid()), 0);
+    // By chance, not by process id alone: containers that share /dev/shm count their processes apart.
+    std::random_device chance;
+    const std::string name = broadcast_text(node, fmt::format("/optimus-heartbeats-{}-{:08x}{:08x}", ::getpid(), chance(), chance()), 0);
     agree(node, [&] {
       if (node.rank() == 0) open(name, O_CREAT | O_EXCL | O_RDWR);
     });
