@@ -16,6 +16,9 @@
 namespace optimus {
 namespace {
 
+/// How long ranks that end by an error wait for the others to come to the same end. Of a rank that is stuck or gone that is known already.
+double patience_s(ExitCode code) { return code == ExitCode::kLostRank ? 3 : 10; }
+
 ExitCode code_of(const std::exception& error) {
   const auto* known = dynamic_cast<const Error*>(&error);
   return known != nullptr ? known->code() : ExitCode::kFailure;
@@ -45,7 +48,7 @@ ExitCode run_on_ranks(std::string_view command, const std::function<ExitCode(con
     if (is_first) std::fprintf(stderr, "error: %s\n", user_message(error).c_str());
     const ExitCode code = code_of(error);
     world.reset();
-    environment.finish(static_cast<int>(code));
+    environment.finish(static_cast<int>(code), patience_s(code));
     return code;
   }
 }

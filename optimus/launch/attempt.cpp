@@ -38,7 +38,7 @@ std::string telling_lines(std::string text, Index count) {
 
 }  // namespace
 
-double patience_s(double watchdog_s) { return std::max(watchdog_s + 10, 1.1 * watchdog_s + 3); }
+double patience_s(double watchdog_s) { return watchdog_s + 10; }
 
 Attempt::Attempt(const std::vector<std::string>& command, std::string run_dir, double watchdog_s)
     : run_dir_(std::move(run_dir)),

@@ -17,7 +17,12 @@ struct FailureRecord {
 
 /// Appends a line with the time. Any rank may; a line is one write.  Errors: FileError.
 void append_failure(const std::filesystem::path& run_dir, const FailureRecord& record);
-/// The same on the way out with an error of its own: what cannot be written (the disk may be what failed) is said in the log, and no more.
+/// The length of the file, 0 if there is none.
+[[nodiscard]] Index failure_log_bytes(const std::filesystem::path& run_dir);
+/// Appends unless a line of the same kind stands behind the first `from_bytes` already: of several ranks that tell of one event the first is heard.
+/// Returns whether it did.  Errors: FileError.
+bool append_first_failure(const std::filesystem::path& run_dir, const FailureRecord& record, Index from_bytes);
+/// As append_failure, on the way out with an error of its own: what cannot be written (the disk may be what failed) is said in the log, and no more.
 void try_append_failure(const std::filesystem::path& run_dir, const FailureRecord& record) noexcept;
 
 /// "lost" for a peer that is gone, "nan" or "inf" for a number, else "error".

@@ -41,7 +41,7 @@ template <class Action> void try_for(double limit_s, Action action) {
 }  // namespace
 
 RunFailures::RunFailures(Communicator& world, const Heartbeats& heartbeats, std::filesystem::path run_dir, double watchdog_s)
-    : world_(world), heartbeats_(heartbeats), run_dir_(std::move(run_dir)), watchdog_s_(watchdog_s), hosts_(all_gather_text(world, host_name())) {}
+    : world_(world), heartbeats_(heartbeats), run_dir_(std::move(run_dir)), watchdog_s_(watchdog_s), bytes_before_(failure_log_bytes(run_dir_)), hosts_(all_gather_text(world, host_name())) {}
 
 std::string RunFailures::describe(const NumberProblem& mine, Index step) {
   std::vector<NumberProblem> problems;
@@ -76,6 +76,16 @@ void RunFailures::append(const RankPlace& place, const char* kind, const std::st
                      {.step = place.step, .rank = place.rank, .host = hosts_[static_cast<std::size_t>(place.rank)], .kind = kind, .message = message});
 }
 
+void RunFailures::append_hang(const RankPlace& place, const std::string& message) const noexcept {
+  try {
+    (void)append_first_failure(
+        run_dir_, {.step = place.step, .rank = place.rank, .host = hosts_[static_cast<std::size_t>(place.rank)], .kind = "hang", .message = message},
+        bytes_before_);
+  } catch (const std::exception& error) {
+    log_error("{}", error.what());
+  }
+}
+
 void RunFailures::record(const std::exception& error, Index step) {
   if (world_.rank() != 0 || recorded_step_ == step) return;
   const auto* known = dynamic_cast<const Error*>(&error);
@@ -106,7 +116,7 @@ void RunFailures::blame_silent(const std::exception& error) {
   Index writer = 0;
   while (std::any_of(stuck.begin(), stuck.end(), [&](const RankPlace& p) { return p.rank == writer; })) ++writer;
   if (world_.rank() == writer) {
-    append(stuck.front(), "hang", text);
+    append_hang(stuck.front(), text);
     if (writer != 0) log_error("[train] {}", text);  // the first rank, which speaks for all otherwise, is silent
   }
   CommError named(fmt::format("[train] {}. Noticed by: {}", text, error.what()));
@@ -122,7 +132,7 @@ void RunFailures::end_stuck() const {
       fmt::format("no progress for {} s: rank {} on {}, {}", watchdog_s_, place.rank, hosts_[static_cast<std::size_t>(place.rank)], optimus::describe(place));
   try_for(2, [this, place, message] {
     log_error("[watchdog] {}", message);
-    append(place, "hang", message);
+    append_hang(place, message);
   });
   std::_Exit(static_cast<int>(ExitCode::kLostRank));
 }

@@ -37,11 +37,15 @@ class RunFailures {
   [[nodiscard]] std::vector<RankPlace> silent() const;
   [[nodiscard]] std::string describe(const std::vector<RankPlace>& silent) const;
   void append(const RankPlace& place, const char* kind, const std::string& message) const noexcept;
+  /// Once in a start, by whichever rank is first: those that waited, and the stuck one itself, tell of the same. A stopped rank that is woken to be ended finds
+  /// the others gone and would accuse them.
+  void append_hang(const RankPlace& place, const std::string& message) const noexcept;
 
   Communicator& world_;
   const Heartbeats& heartbeats_;
   std::filesystem::path run_dir_;
   double watchdog_s_;
+  Index bytes_before_;  ///< of failures.jsonl: what earlier starts wrote
   std::vector<std::string> hosts_;
   Index recorded_step_ = 0;  ///< the last step whose failure is in failures.jsonl, under the ranks that had it
 };

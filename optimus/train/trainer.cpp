@@ -69,8 +69,7 @@ struct Trainer::Impl {
         dump(dump_run_config(c)),
         heartbeats(world, c.run.dir, std::clamp(c.fault_tolerance.watchdog_s / 8, 0.2, 10.0)),
         failures(world, heartbeats, c.run.dir, c.fault_tolerance.watchdog_s),
-        // A little later than the collectives' own limit: of several ranks those that wait are the ones to speak.
-        watchdog(1.1 * c.fault_tolerance.watchdog_s + 1, [this](const std::string&) { failures.end_stuck(); }),
+        watchdog(step_limit_s(c.fault_tolerance.watchdog_s), [this](const std::string&) { failures.end_stuck(); }),
         signals(c.fault_tolerance.save_on_signal),
         stop(c.fault_tolerance.stop_before_walltime_s),
         faults(c.faults, w.rank(), c.run.dir),

@@ -10,6 +10,10 @@
 
 namespace optimus {
 
+/// Limit for a whole step, where a collective may wait for `watchdog_s`: a little later, so that of several ranks those that wait are the ones to speak, and
+/// early enough that all is over 10 s after `watchdog_s`.
+[[nodiscard]] double step_limit_s(double watchdog_s);
+
 /// Waits in a thread of its own for the next beat(); if none comes in time, calls `on_expiry` with what the last one said.
 class Watchdog {
  public:

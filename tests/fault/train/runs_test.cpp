@@ -2,6 +2,7 @@
 
 #include <fstream>
 
+#include "optimus/base/file.hpp"
 #include "support.hpp"
 
 namespace optimus::test {
@@ -46,12 +47,27 @@ TEST_F(Drill, ASecondSignalEndsTheRunAtOnceAndHarmsNoCheckpoint) {
 }
 
 TEST_F(Drill, AStoppedProcessIsNamedByTheOthers) {
-  const auto result = run_and(kTp2Pp2, {"run.steps=100000", "checkpoint.interval=0"}, "steps 2; kill -STOP $(rank 0)");
+  // In a pipeline the neighbours' neighbours wait for ranks that are well; and a rank whose time is up says so itself.
+  for (const auto& [layout, rank] : {std::pair{kTp2Pp2, 0}, std::pair{kPp4, 2}}) {
+    std::filesystem::remove_all(run_);
+    const std::string number = std::to_string(rank);
+    const auto result = run_and(layout, {"run.steps=100000", "checkpoint.interval=0"}, "steps 2; kill -STOP $(rank " + number + ")");
+    EXPECT_EQ(result.code, 11) << result.err;
+    EXPECT_HAS(result.err, "no sign of life from rank " + number + " on ");
+    ASSERT_EQ(failures().size(), 1U) << layout.name << ": one failure, told once\n" << read_file(run_ / "failures.jsonl");
+    EXPECT_EQ(failures()[0]["kind"], "hang");
+    EXPECT_EQ(failures()[0]["rank"], rank) << "and not one that waited for it";
+  }
+}
+
+TEST_F(Drill, AHangInsideAPipelineIsToldOnceUnderItsOwnName) {
+  const auto result = run(kPp4, {fault("hang", 2, 2, "phase=\"backward\"")});
   EXPECT_EQ(result.code, 11) << result.err;
-  EXPECT_HAS(result.err, "no sign of life from rank 0 on ");
-  ASSERT_FALSE(failures().empty()) << result.err;
+  EXPECT_HAS(result.err, "rank 2 on ");
+  ASSERT_EQ(failures().size(), 1U) << read_file(run_ / "failures.jsonl");
   EXPECT_EQ(failures()[0]["kind"], "hang");
-  EXPECT_EQ(failures()[0]["rank"], 0) << "and not one that waited for it";
+  EXPECT_EQ(failures()[0]["rank"], 2);
+  EXPECT_EQ(failures()[0]["step"], 2);
 }
 
 TEST_F(Drill, ASlowRankIsNamedInThePhaseWhereItIsSlow) {

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -118,6 +119,20 @@ TEST(FailureLog, WritesOneJsonObjectALine) {
   EXPECT_EQ(json["kind"], "nan");
   EXPECT_EQ(json["time"].get<std::string>().size(), 20U);
   EXPECT_EQ(nlohmann::json::parse(second)["host"], "node0");
+}
+
+TEST(FailureLog, KeepsTheFirstLineOfAKindSinceAStart) {
+  const auto folder = scratch("first_failures");
+  std::filesystem::create_directories(folder);
+  EXPECT_EQ(failure_log_bytes(folder), 0);
+  append_failure(folder, {.step = 5, .rank = 2, .kind = "hang"});
+  const Index start = failure_log_bytes(folder);
+  append_failure(folder, {.step = 6, .rank = 0, .kind = "lost"});
+  EXPECT_TRUE(append_first_failure(folder, {.step = 6, .rank = 1, .kind = "hang"}, start)) << "that of the start before does not count";
+  EXPECT_FALSE(append_first_failure(folder, {.step = 6, .rank = 3, .kind = "hang"}, start));
+  const std::string text = read_file(folder / "failures.jsonl");
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 3);
+  EXPECT_EQ(text.find("\"rank\":3"), std::string::npos);
 }
 
 TEST(FailureLog, TellsKindsApart) {

@@ -32,6 +32,11 @@ TEST(Signals, AreNotedOnceAndThenHaveTheirUsualEffect) {
   EXPECT_EQ(parse_signal("SIGTERM"), SIGTERM);
 }
 
+TEST(Watchdog, LeavesTimeForTheEndWithinTenSeconds) {
+  EXPECT_DOUBLE_EQ(step_limit_s(10), 12);
+  EXPECT_DOUBLE_EQ(step_limit_s(600), 605);
+}
+
 TEST(Watchdog, SaysWhatWasGoingOn) {
   std::atomic<bool> has_expired = false;
   std::string what;
