@@ -41,7 +41,12 @@ template <class Action> void try_for(double limit_s, Action action) {
 }  // namespace
 
 RunFailures::RunFailures(Communicator& world, const Heartbeats& heartbeats, std::filesystem::path run_dir, double watchdog_s)
-    : world_(world), heartbeats_(heartbeats), run_dir_(std::move(run_dir)), watchdog_s_(watchdog_s), bytes_before_(failure_log_bytes(run_dir_)), hosts_(all_gather_text(world, host_name())) {}
+    : world_(world),
+      heartbeats_(heartbeats),
+      run_dir_(std::move(run_dir)),
+      watchdog_s_(watchdog_s),
+      bytes_before_(failure_log_bytes(run_dir_)),
+      hosts_(all_gather_text(world, host_name())) {}
 
 std::string RunFailures::describe(const NumberProblem& mine, Index step) {
   std::vector<NumberProblem> problems;

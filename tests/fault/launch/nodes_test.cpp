@@ -22,11 +22,8 @@ class Nodes : public Supervised {
   [[nodiscard]] std::vector<std::string> options(int nodes, int ranks_per_node = 1) const {
     std::string starter_options = read_file(nodes_ / "starter_options");
     starter_options.pop_back();
-    return {"--hostfile",       (nodes_ / "hosts").string(),
-            "--nodes",          std::to_string(nodes),
-            "--ranks-per-node", std::to_string(ranks_per_node),
-            "--agent",          (nodes_ / "agent").string(),
-            "--starter-options", starter_options};
+    return {"--hostfile", (nodes_ / "hosts").string(), "--nodes",           std::to_string(nodes), "--ranks-per-node", std::to_string(ranks_per_node),
+            "--agent",    (nodes_ / "agent").string(), "--starter-options", starter_options};
   }
   [[nodiscard]] bool has_namespaces() const { return read_file(nodes_ / "mode") == "namespaces\n"; }
   std::filesystem::path nodes_ = fresh_folder("nodes");
