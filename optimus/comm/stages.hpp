@@ -1,6 +1,7 @@
 #pragma once
 // Which layers stand on which pipeline stage.
 
+#include <string>
 #include <vector>
 
 #include "optimus/comm/mesh.hpp"
@@ -11,5 +12,8 @@ namespace optimus {
 /// With `num_chunks` = stages × virtual stages the same cut gives the chunks; chunk c is on stage c mod stages.
 /// Errors: ConfigError naming both numbers if the explicit split does not add up to `num_layers` or has not `num_chunks` entries.
 [[nodiscard]] std::vector<Index> cut_layers(Index num_layers, Index num_chunks, const std::vector<Index>& layers_per_stage);
+
+/// What keeps `layers_per_stage` from being a cut, as the rest of a sentence that begins with its key; empty if nothing does or if no cut is given.
+[[nodiscard]] std::string cut_problem(Index num_layers, Index num_chunks, const std::vector<Index>& layers_per_stage);
 
 }  // namespace optimus

@@ -118,8 +118,14 @@ void ConfigSource::apply_override(const std::string& text) {
 void ConfigSource::add_valid(const std::string& pattern, bool is_value) { is_value_[pattern] = is_value; }
 
 void ConfigSource::add_problem(std::string_view key, std::string_view message) {
+  faulty_keys_.emplace_back(key);
   std::string problem = fmt::format("{}: {}: {}", where(key), key, message);
   if (std::find(problems_.begin(), problems_.end(), problem) == problems_.end()) problems_.push_back(std::move(problem));
+}
+
+bool ConfigSource::is_faulty(std::string_view key) const {
+  return std::any_of(faulty_keys_.begin(), faulty_keys_.end(),
+                     [&](std::string_view faulty) { return faulty.starts_with(key) && (faulty.size() == key.size() || faulty[key.size()] == '['); });
 }
 
 void ConfigSource::add_problems(const Problems& problems) {

@@ -33,6 +33,8 @@ class ConfigSource {
   /// Notes that `pattern` (a key with "[]" for every index) is valid. What lies in a value is not looked at; what lies in a table is.
   void add_valid(const std::string& pattern, bool is_value);
   void add_problem(std::string_view key, std::string_view message);
+  /// Whether a problem of `key`, or of an element of its list, has been found: its field has not the value that was meant.
+  [[nodiscard]] bool is_faulty(std::string_view key) const;
   /// Adds those of `problems` that are not known yet.
   void add_problems(const Problems& problems);
   /// One problem for every key that is set but not valid.
@@ -50,6 +52,7 @@ class ConfigSource {
   ConfigNode root_;
   std::map<std::string, bool> is_value_;  ///< of each valid pattern
   std::vector<std::string> problems_;
+  std::vector<std::string> faulty_keys_;
 };
 
 }  // namespace optimus

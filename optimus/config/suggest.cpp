@@ -8,6 +8,11 @@ namespace {
 
 std::string_view leaf(std::string_view key) { return key.substr(key.rfind('.') + 1); }
 
+/// The last word of a name with underscores.
+bool ends_with_word(std::string_view name, std::string_view word) {
+  return name.size() > word.size() && name.ends_with(word) && name[name.size() - word.size() - 1] == '_';
+}
+
 }  // namespace
 
 Index edit_distance(std::string_view a, std::string_view b) {
@@ -28,11 +33,13 @@ Index edit_distance(std::string_view a, std::string_view b) {
 }
 
 std::string nearest_key(std::string_view key, const std::vector<std::string>& valid) {
-  constexpr Index kOtherTable = 2;
+  constexpr Index kOtherTable = 2, kLastWord = 4;
   std::string best;
   Index best_distance = std::numeric_limits<Index>::max();
   for (const std::string& candidate : valid) {
-    const Index distance = std::min(edit_distance(key, candidate), edit_distance(leaf(key), leaf(candidate)) + kOtherTable);
+    Index distance = std::min(edit_distance(key, candidate), edit_distance(leaf(key), leaf(candidate)) + kOtherTable);
+    // "optimizer.sharding" may have meant "parallel.optimizer_sharding".
+    if (ends_with_word(leaf(candidate), leaf(key))) distance = std::min(distance, kLastWord);
     if (distance < best_distance) {
       best_distance = distance;
       best = candidate;

@@ -30,6 +30,7 @@ void check_sizes(const ModelConfig& config, const ReportField& report) {
   fits("vocab_size", config.vocab_size);
   fits("hidden_size", config.hidden_size);
   fits("num_hidden_layers", config.num_hidden_layers);
+  fits("num_attention_heads", config.num_attention_heads);
   fits("intermediate_size", config.intermediate_size);
   fits("max_position_embeddings", config.max_position_embeddings);
   if (config.is_moe) fits("num_experts", config.num_experts);

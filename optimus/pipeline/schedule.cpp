@@ -95,7 +95,9 @@ void check_request(const ScheduleRequest& r) {
                     "or batch.micro_batch, or use another parallel.pipeline_schedule",
                     r.micro_batches, r.stages));
   // Every action is in memory.
-  if (checked_mul(checked_mul(r.stages, r.virtual_stages), r.micro_batches) > Index{1} << 28)
+  Index passes = 0;
+  const bool is_absurd = __builtin_mul_overflow(r.stages, r.virtual_stages, &passes) || __builtin_mul_overflow(passes, r.micro_batches, &passes);
+  if (is_absurd || passes > Index{1} << 28)
     throw ConfigError(fmt::format("[pipeline] {} stages × {} virtual stages × {} micro-batches are more than a schedule can list; use larger micro-batches",
                                   r.stages, r.virtual_stages, r.micro_batches));
 }

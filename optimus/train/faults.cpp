@@ -10,21 +10,24 @@
 #include <thread>
 #include <utility>
 
+#include "optimus/base/check.hpp"
 #include "optimus/base/file.hpp"
 #include "optimus/base/log.hpp"
+#include "optimus/train/fault_target.hpp"
 
 namespace optimus {
 namespace {
 
 double bad_number(const FaultConfig& fault) { return fault.kind == "nan" ? std::numeric_limits<double>::quiet_NaN() : std::numeric_limits<double>::infinity(); }
 
-void spoil(const FaultConfig& fault, const std::vector<ParamSpec>& specs, std::span<const View> views) {
-  for (std::size_t i = 0; i < specs.size(); ++i) {
-    if (!fault.tensor.empty() && specs[i].name != fault.tensor) continue;
-    if (views[i].dtype() == DType::kF32) views[i].as<float>()[0] = static_cast<float>(bad_number(fault));
-    else views[i].as<BFloat16>()[0] = BFloat16(static_cast<float>(bad_number(fault)));
-    return;
-  }
+void spoil(const FaultConfig& fault, const ModelSplit& split, const std::vector<ParamSpec>& specs, std::span<const View> views) {
+  const auto tensor = find_tensor(specs, fault.tensor);
+  OPTIMUS_CHECK(tensor.has_value(), "a fault in a parameter of another rank");
+  const auto element = first_element(specs[tensor->parameter], *tensor, split);
+  OPTIMUS_CHECK(element.has_value(), "a fault in an expert of another rank");
+  const View& view = views[tensor->parameter];
+  if (view.dtype() == DType::kF32) view.as<float>()[*element] = static_cast<float>(bad_number(fault));
+  else view.as<BFloat16>()[*element] = BFloat16(static_cast<float>(bad_number(fault)));
 }
 
 bool spoils_numbers(const FaultConfig& fault) { return fault.kind == "nan" || fault.kind == "inf"; }
@@ -33,8 +36,8 @@ bool stops_process(const FaultConfig& fault) { return !spoils_numbers(fault) && 
 
 }  // namespace
 
-FaultInjector::FaultInjector(std::vector<FaultConfig> faults, Index rank, std::filesystem::path run_dir)
-    : faults_(std::move(faults)), struck_in_(faults_.size()), rank_(rank), run_dir_(std::move(run_dir)) {}
+FaultInjector::FaultInjector(const RunConfig& config, const Mesh& mesh, Index rank)
+    : faults_(config.faults), struck_in_(faults_.size()), rank_(rank), split_(model_split(mesh, rank)), run_dir_(config.run.dir) {}
 
 bool FaultInjector::strikes(std::size_t index, Index step) {
   const FaultConfig& fault = faults_[index];
@@ -62,10 +65,10 @@ void FaultInjector::arm(Index step, TrainStep& train_step, TransferWatch& transf
   for (std::size_t i = 0; i < faults_.size(); ++i) {
     const FaultConfig& fault = faults_[i];
     if (fault.rank != rank_ || fault.step != step || !spoils_numbers(fault) || !strikes(i, step)) continue;
-    if (fault.where == "weight") hooks.before_forward = [fault, &train_step] { spoil(fault, train_step.specs(), train_step.optimizer().weights()); };
+    if (fault.where == "weight") hooks.before_forward = [fault, this, &train_step] { spoil(fault, split_, train_step.specs(), train_step.optimizer().weights()); };
     else if (fault.where == "loss") hooks.local_loss = [fault](double) { return bad_number(fault); };
     else if (fault.where == "activation") hooks.before_forward = [fault, &transfers] { transfers.spoil_next(bad_number(fault)); };
-    else hooks.after_backward = [fault, &train_step] { spoil(fault, train_step.specs(), train_step.optimizer().gradients()); };
+    else hooks.after_backward = [fault, this, &train_step] { spoil(fault, split_, train_step.specs(), train_step.optimizer().gradients()); };
   }
 }
 

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <vector>
 
+#include "optimus/comm/placement.hpp"
 #include "optimus/comm/watched/watched.hpp"
 #include "optimus/train/activity.hpp"
 #include "optimus/train/fault_config.hpp"
@@ -14,7 +15,7 @@ namespace optimus {
 /// The faults of one rank. A fault with `once` leaves a mark in the run folder before it strikes, which a restarted run finds.
 class FaultInjector {
  public:
-  FaultInjector(std::vector<FaultConfig> faults, Index rank, std::filesystem::path run_dir);
+  FaultInjector(const RunConfig& config, const Mesh& mesh, Index rank);
   /// Adds to `hooks` what spoils numbers in this step; `train_step` and `transfers` outlive them.
   void arm(Index step, TrainStep& train_step, TransferWatch& transfers, StepHooks& hooks);
   /// Called where a step comes to a phase: die, hang, slow and error strike there.  Errors: Error for error.
@@ -30,6 +31,7 @@ class FaultInjector {
   std::vector<FaultConfig> faults_;
   std::vector<Index> struck_in_;  ///< the last step in which each struck; 0: none
   Index rank_;
+  ModelSplit split_;
   std::filesystem::path run_dir_;
 };
 

@@ -72,7 +72,7 @@ struct Trainer::Impl {
         watchdog(step_limit_s(c.fault_tolerance.watchdog_s), [this](const std::string&) { failures.end_stuck(); }),
         signals(c.fault_tolerance.save_on_signal),
         stop(c.fault_tolerance.stop_before_walltime_s),
-        faults(c.faults, w.rank(), c.run.dir),
+        faults(c, mesh, w.rank()),
         peak_flops(peak),
         flops_per_token(train_flops_per_token(c.shape, c.data.sequence_length)),
         last_step(c.run.stop_after_step > 0 ? std::min(c.run.stop_after_step, c.run.steps) : c.run.steps),

@@ -105,7 +105,7 @@ TEST(Mesh, ReportsAllContradictionsBetweenStagesAndSchedule) {
   ASSERT_EQ(problems.items().size(), 3U);
   EXPECT_EQ(problems.items()[0].key, "parallel.virtual_stages");
   EXPECT_EQ(problems.items()[2].key, "parallel.layers_per_stage");
-  EXPECT_NE(problems.items()[2].message.find("2 numbers for 1 stages"), std::string::npos);
+  EXPECT_NE(problems.items()[2].message.find("2 numbers for 1 stage;"), std::string::npos);
 }
 
 }  // namespace

@@ -16,6 +16,7 @@ TEST(EditDistance, CountsInsertionsDeletionsSubstitutionsAndSwaps) {
 TEST(NearestKey, PrefersASlipInTheNameOverAnotherTable) {
   EXPECT_EQ(nearest_key("a.stesp", {"b.stesp_x", "a.steps", "b.steps"}), "a.steps");
   EXPECT_EQ(nearest_key("model.micro_batch", {"model.num_heads", "batch.micro_batch"}), "batch.micro_batch");
+  EXPECT_EQ(nearest_key("optimizer.sharding", {"optimizer.schedule", "parallel.optimizer_sharding"}), "parallel.optimizer_sharding");
   EXPECT_EQ(nearest_key("x", {}), "");
 }
 

@@ -100,6 +100,33 @@ TEST(RunConfig, TakesEveryAxisAndEverySchedule) {
   EXPECT_HAS(problems_of(odd, 2), "3");
 }
 
+TEST(RunConfig, NamesLayoutReasonsBesideAFaultyModel) {
+  const std::string text = problems_of({"parallel.tp=8", "batch.global_batch=7", "model.num_attention_heads=5", "parallel.ep=3"}, 24);
+  for (const char* part : {"model.hidden_size: 32 is not a multiple of num_attention_heads = 5", "num_experts 4 cannot be divided over 3 ranks",
+                           "num_attention_heads 5 cannot be divided over 8 ranks", "7 cannot be divided over 3 data ranks"})
+    EXPECT_HAS(text, part);
+  EXPECT_HAS(problems_of({"parallel.ep=2", "model.model_type=olmo"}, 2), "parallel.ep: 2 ranks have no experts to share: the model is dense");
+}
+
+TEST(RunConfig, RefusesSplitsOfLayersThatCannotBeAddedUp) {
+  EXPECT_HAS(problems_of({"parallel.pp=2", "parallel.layers_per_stage=[9223372036854775807,3]"}, 2),
+             "parallel.layers_per_stage: adds up to more layers than can be counted");
+  EXPECT_HAS(problems_of({"parallel.pp=2", "parallel.layers_per_stage=[1,3]"}, 2), "parallel.layers_per_stage: adds up to 4 layers, the model has 2");
+  EXPECT_HAS(problems_of({"parallel.pp=2", "parallel.layers_per_stage=[-1,3]"}, 2), "1 problem in");
+  EXPECT_HAS(problems_of({"parallel.virtual_stages=2", "parallel.pipeline_schedule=interleaved"}), "parallel.virtual_stages: 2 virtual stages need pp > 1");
+}
+
+TEST(RunConfig, RefusesFaultsInParametersOfOtherRanks) {
+  const auto fault = [](const std::string& tensor) { return "faults=[{kind=\"nan\", rank=1, tensor=\"" + tensor + "\"}]"; };
+  EXPECT_HAS(problems_of({"parallel.pp=2", fault("model.embed_tokens.weight")}, 2),
+             "faults[0].tensor: rank 1 does not hold \"model.embed_tokens.weight\": the rank is on pipeline stage 1, the parameter on stage 0");
+  EXPECT_EQ(problems_of({"parallel.pp=2", fault("lm_head.weight")}, 2), "");
+  EXPECT_EQ(problems_of({"parallel.ep=2", fault("model.layers.0.mlp.experts.3.up_proj.weight")}, 2), "");
+  EXPECT_HAS(problems_of({"parallel.ep=2", fault("model.layers.0.mlp.experts.1.up_proj.weight")}, 2),
+             "the rank is on expert-parallel part 1 with experts 2 to 3, expert 1 is on part 0");
+  EXPECT_HAS(problems_of({fault("model.layers.0.mlp.experts.4.up_proj.weight")}, 2), "the model has no parameter");
+}
+
 TEST(RunConfig, RefusesContradictions) {
   EXPECT_HAS(problems_of({"run.tokens=10", "run.steps=3"}), "run.tokens");
   EXPECT_HAS(problems_of({"precision.weights=fp32", "precision.gradients=bf16"}), "precision.gradients");
