@@ -22,7 +22,8 @@ std::string layout_problem(const ParallelConfig& c, Index world) {
   if (c.tp < 1 || c.ep < 1 || c.pp < 1) return product_text(c) + ": every degree is at least 1";
   if (world < 1) return fmt::format("a world of {}; at least 1 is needed", counted(world, "rank"));
   const Index product = model_ranks(c);
-  if (product == 0) return fmt::format("{} is more than can be counted, not to speak of a world of {}; change a degree", product_text(c), counted(world, "rank"));
+  if (product == 0)
+    return fmt::format("{} is more than can be counted, not to speak of a world of {}; change a degree", product_text(c), counted(world, "rank"));
   if (product > world || world % product != 0)
     return fmt::format("{} = {} does not divide the world of {}; start a multiple of {} ranks or change a degree", product_text(c), product,
                        counted(world, "rank"), product);
@@ -39,8 +40,9 @@ void validate(const ParallelConfig& c, Problems& problems) {
   Index num_stages = c.pp;
   const bool is_absurd = c.pipeline_schedule == "interleaved" && __builtin_mul_overflow(c.pp, c.virtual_stages, &num_stages);
   if (!c.layers_per_stage.empty() && (is_absurd || static_cast<Index>(c.layers_per_stage.size()) != num_stages))
-    problems.add("parallel.layers_per_stage", fmt::format("{} for {}; give one for each stage or none", counted(static_cast<Index>(c.layers_per_stage.size()), "number"),
-                                                            is_absurd ? "more stages than can be counted" : counted(num_stages, "stage")));
+    problems.add("parallel.layers_per_stage",
+                 fmt::format("{} for {}; give one for each stage or none", counted(static_cast<Index>(c.layers_per_stage.size()), "number"),
+                             is_absurd ? "more stages than can be counted" : counted(num_stages, "stage")));
 }
 
 void validate_layout(const ParallelConfig& c, Index world, Problems& problems) {

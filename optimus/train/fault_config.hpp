@@ -41,7 +41,8 @@ template <class Visitor> void describe(Visitor& v, FaultConfig& c) {
   v.choice("where", c.where, {"gradient", "loss", "weight", "activation"},
            "Of nan and inf: what is spoilt, before any reduction. activation: the first number that the rank sends to those that compute the model with it, "
            "over tp, ep or pp.");
-  v.field("tensor", c.tensor, "Of nan and inf in a gradient or weight: the parameter's name, or that of one expert; empty: the first of the rank. The rank must hold it.");
+  v.field("tensor", c.tensor,
+          "Of nan and inf in a gradient or weight: the parameter's name, or that of one expert; empty: the first of the rank. The rank must hold it.");
   v.field("once", c.once, "Not again after a restart.");
   v.field("seconds", c.seconds, "Of slow: how long the step is held up.", above(0.0));
 }

@@ -65,7 +65,8 @@ void FaultInjector::arm(Index step, TrainStep& train_step, TransferWatch& transf
   for (std::size_t i = 0; i < faults_.size(); ++i) {
     const FaultConfig& fault = faults_[i];
     if (fault.rank != rank_ || fault.step != step || !spoils_numbers(fault) || !strikes(i, step)) continue;
-    if (fault.where == "weight") hooks.before_forward = [fault, this, &train_step] { spoil(fault, split_, train_step.specs(), train_step.optimizer().weights()); };
+    if (fault.where == "weight")
+      hooks.before_forward = [fault, this, &train_step] { spoil(fault, split_, train_step.specs(), train_step.optimizer().weights()); };
     else if (fault.where == "loss") hooks.local_loss = [fault](double) { return bad_number(fault); };
     else if (fault.where == "activation") hooks.before_forward = [fault, &transfers] { transfers.spoil_next(bad_number(fault)); };
     else hooks.after_backward = [fault, this, &train_step] { spoil(fault, split_, train_step.specs(), train_step.optimizer().gradients()); };

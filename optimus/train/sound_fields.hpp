@@ -20,9 +20,8 @@ class SoundFields {
   }
   /// Whether nothing at all has been found wrong with any of these fields.
   [[nodiscard]] bool good(std::initializer_list<std::string_view> keys) const {
-    return read(keys) && std::none_of(problems_.items().begin(), problems_.items().end(), [&](const Problems::Item& item) {
-             return std::find(keys.begin(), keys.end(), item.key) != keys.end();
-           });
+    return read(keys) && std::none_of(problems_.items().begin(), problems_.items().end(),
+                                      [&](const Problems::Item& item) { return std::find(keys.begin(), keys.end(), item.key) != keys.end(); });
   }
   /// Whether the sizes of the model that were meant are known but for single fields.
   [[nodiscard]] bool has_model() const { return good({"model.preset", "model.hf_config"}); }
