@@ -24,6 +24,13 @@ Index peak_bytes() {
 }
 void forget_peak() { std::ofstream("/proc/self/clear_refs") << "5"; }
 
+// The address sanitizer keeps what has been freed, and notes about every allocation: only growth without bound shows under it.
+#ifdef __SANITIZE_ADDRESS__
+constexpr Index kAllowance = 16;
+#else
+constexpr Index kAllowance = 1;
+#endif
+
 class CheckpointMemory : public testing::Test {
  protected:
   static constexpr Index kRows = 3, kRow = Index{1} << 24;  // tensors of 192 MiB, of which a row is 64 MiB
@@ -83,7 +90,7 @@ TEST(LargeManifest, IsReadWithFarLessMemoryThanItsTextAsJson) {
   const Index before = peak_bytes();
   read = parse_manifest(text, "folder");
   const Index growth = peak_bytes() - before;
-  EXPECT_LT(growth, Index{64} << 20);  // as JSON in memory alone it is 80 MB
+  EXPECT_LT(growth, kAllowance * (Index{64} << 20));  // as JSON in memory alone it is 80 MB
   EXPECT_EQ(read.files.size(), manifest.files.size());
   EXPECT_TRUE(manifest_text(read) == text);
 }
