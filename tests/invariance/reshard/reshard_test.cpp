@@ -48,7 +48,7 @@ class TrainingRun {
         mesh_(config_.parallel, group.size()),
         groups_(group, mesh_, config_.parallel.two_level),
         step_(config_, mesh_, groups_, *backend_),
-        faults_({}, group.rank(), config_.run.dir),
+        faults_(config_, mesh_, group.rank()),
         checkpoints_(config_, dump_run_config(config_), group, step_, faults_),
         rows_(config_.batch.global_batch / mesh_.data_ranks()),
         batch_(rows_, config_.data.sequence_length, -1),

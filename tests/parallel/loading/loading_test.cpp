@@ -76,7 +76,7 @@ struct Start {
         groups(world(), mesh, config.parallel.two_level),
         backend(make_cpu_backend(1)),
         step(config, mesh, groups, *backend),
-        faults({}, world().rank(), config.run.dir),
+        faults(config, mesh, world().rank()),
         checkpoints(config, "", world(), step, faults) {}
   void start() {
     world().barrier();
