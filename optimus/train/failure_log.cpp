@@ -57,6 +57,7 @@ Index failure_log_bytes(const std::filesystem::path& run_dir) {
 bool append_first_failure(const std::filesystem::path& run_dir, const FailureRecord& record, Index from_bytes) {
   const Turn turn(log_in(run_dir));
   if (has_kind(log_in(run_dir), record.kind, from_bytes)) return false;
+  if (record.kind == "lost" && has_kind(log_in(run_dir), "hang", from_bytes)) return false;
   append_failure(run_dir, record);
   return true;
 }

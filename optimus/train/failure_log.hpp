@@ -20,6 +20,7 @@ void append_failure(const std::filesystem::path& run_dir, const FailureRecord& r
 /// The length of the file, 0 if there is none.
 [[nodiscard]] Index failure_log_bytes(const std::filesystem::path& run_dir);
 /// Appends unless a line of the same kind stands behind the first `from_bytes` already: of several ranks that tell of one event the first is heard.
+/// A rank that is told of as stuck is not lost as well.
 /// Returns whether it did.  Errors: FileError.
 bool append_first_failure(const std::filesystem::path& run_dir, const FailureRecord& record, Index from_bytes);
 /// As append_failure, on the way out with an error of its own: what cannot be written (the disk may be what failed) is said in the log, and no more.

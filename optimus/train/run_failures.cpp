@@ -81,11 +81,13 @@ void RunFailures::append(const RankPlace& place, const char* kind, const std::st
                      {.step = place.step, .rank = place.rank, .host = hosts_[static_cast<std::size_t>(place.rank)], .kind = kind, .message = message});
 }
 
-void RunFailures::append_hang(const RankPlace& place, const std::string& message) const noexcept {
+void RunFailures::append_hang(const RankPlace& place, const std::string& message) const noexcept { append_first(place, "hang", message); }
+
+void RunFailures::append_first(const RankPlace& place, const char* kind, const std::string& message) const noexcept {
   try {
-    (void)append_first_failure(
-        run_dir_, {.step = place.step, .rank = place.rank, .host = hosts_[static_cast<std::size_t>(place.rank)], .kind = "hang", .message = message},
-        bytes_before_);
+    (void)append_first_failure(run_dir_,
+                               {.step = place.step, .rank = place.rank, .host = hosts_[static_cast<std::size_t>(place.rank)], .kind = kind, .message = message},
+                               bytes_before_);
   } catch (const std::exception& error) {
     log_error("{}", error.what());
   }
@@ -95,7 +97,9 @@ void RunFailures::record(const std::exception& error, Index step) {
   if (world_.rank() != 0 || recorded_step_ == step) return;
   const auto* known = dynamic_cast<const Error*>(&error);
   const Index rank = known != nullptr && known->rank() >= 0 ? known->rank() : world_.rank();
-  append({.rank = rank, .step = step}, failure_kind(error).c_str(), error.what());
+  const std::string kind = failure_kind(error);
+  if (kind == "lost") append_first({.rank = rank, .step = step}, "lost", error.what());
+  else append({.rank = rank, .step = step}, kind.c_str(), error.what());
 }
 
 std::vector<RankPlace> RunFailures::silent() const {

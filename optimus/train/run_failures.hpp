@@ -40,6 +40,7 @@ class RunFailures {
   /// Once in a start, by whichever rank is first: those that waited, and the stuck one itself, tell of the same. A stopped rank that is woken to be ended finds
   /// the others gone and would accuse them.
   void append_hang(const RankPlace& place, const std::string& message) const noexcept;
+  void append_first(const RankPlace& place, const char* kind, const std::string& message) const noexcept;
 
   Communicator& world_;
   const Heartbeats& heartbeats_;
