@@ -1,35 +1,17 @@
 // Runs under the MPI starter in which one rank goes wrong: all ranks end, soon, with an exit code that says so.
 
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
-#include <array>
-#include <cstdio>
 #include <string>
 
-#include "optimus/base/timer.hpp"
+#include "tests/support/fault_program.hpp"
 
 namespace optimus {
 namespace {
 
-struct Outcome {
-  int code = -1;
-  std::string output;
-  double seconds = 0;
-};
+using test::Outcome;
 
-Outcome run(const std::string& fault, int ranks) {
-  const Timer timer;
-  Outcome outcome;
-  const std::string command = std::string(STARTER) + " -n " + std::to_string(ranks) + " " PROGRAM " " + fault + " 2>&1";
-  std::FILE* pipe = popen(command.c_str(), "r");
-  std::array<char, 4096> buffer;
-  while (const std::size_t count = std::fread(buffer.data(), 1, buffer.size(), pipe)) outcome.output.append(buffer.data(), count);
-  const int status = pclose(pipe);
-  outcome.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  outcome.seconds = timer.seconds();
-  return outcome;
-}
+Outcome run(const std::string& fault, int ranks) { return test::run_fault_program(fault, ranks); }
 
 int count_of(const std::string& text, const std::string& part) {
   int count = 0;

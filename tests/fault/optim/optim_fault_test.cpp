@@ -2,24 +2,15 @@
 
 #include <gtest/gtest.h>
 
-#include <array>
-#include <cstdio>
 #include <string>
 
 #include "optimus/base/timer.hpp"
+#include "tests/support/fault_program.hpp"
 
 namespace optimus {
 namespace {
 
-std::string run(const std::string& fault) {
-  const std::string command = std::string(STARTER) + " -n 3 " PROGRAM " " + fault + " 2>&1";
-  std::string output;
-  std::FILE* pipe = popen(command.c_str(), "r");
-  std::array<char, 4096> buffer;
-  while (const std::size_t count = std::fread(buffer.data(), 1, buffer.size(), pipe)) output.append(buffer.data(), count);
-  pclose(pipe);
-  return output;
-}
+std::string run(const std::string& fault) { return test::run_fault_program(fault, 3).output; }
 
 /// Every rank says `error`: rank 1 as it is, the others behind its name.
 void expect_everywhere(const std::string& output, const std::string& error, const std::string& own_prefix = "") {

@@ -1,37 +1,20 @@
 // Pipelines under the MPI starter in which one stage goes wrong: all stages end, soon, with its error and its rank.
 
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
-#include <array>
-#include <cstdio>
 #include <string>
 
-#include "optimus/base/timer.hpp"
+#include "tests/support/fault_program.hpp"
 
 namespace optimus {
 namespace {
 
-struct Outcome {
-  int code = -1;
-  std::string output;
-  double seconds = 0;
-};
+using test::Outcome;
 
 constexpr int kRanks = 3;
 
 Outcome run(const std::string& kind, int stage, const std::string& schedule, bool overlap) {
-  const Timer timer;
-  Outcome outcome;
-  const std::string command = std::string(STARTER) + " -n " + std::to_string(kRanks) + " " PROGRAM " " + kind + " " + std::to_string(stage) + " " + schedule +
-                              (overlap ? " on" : " off") + " 2>&1";
-  std::FILE* pipe = popen(command.c_str(), "r");
-  std::array<char, 4096> buffer;
-  while (const std::size_t count = std::fread(buffer.data(), 1, buffer.size(), pipe)) outcome.output.append(buffer.data(), count);
-  const int status = pclose(pipe);
-  outcome.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  outcome.seconds = timer.seconds();
-  return outcome;
+  return test::run_fault_program(kind + " " + std::to_string(stage) + " " + schedule + (overlap ? " on" : " off"), kRanks);
 }
 
 /// The error comes out on all ranks, on the others with the number of the one where it began.

@@ -17,21 +17,7 @@
 namespace optimus::test {
 namespace {
 
-constexpr const char* kModel = R"(
-[model]
-vocab_size = 61
-hidden_size = 32
-num_hidden_layers = 4
-num_attention_heads = 4
-num_key_value_heads = 1
-intermediate_size = 16
-num_experts = 4
-num_experts_per_tok = 2
-tie_word_embeddings = true
-[data]
-sequence_length = 8
-[batch]
-global_batch = 12
+constexpr const char* kSettings = R"(
 [optimizer]
 lr = 1e-3
 eps = 1e-6
@@ -75,7 +61,7 @@ class TrainingRun {
  private:
   static RunConfig load(Communicator& group, const RunLayout& layout, std::vector<std::string> settings) {
     settings.insert(settings.end(), layout.settings.begin(), layout.settings.end());
-    return load_run_config_text(kModel, {.ranks = group.size(), .needs_data = false}, settings);
+    return load_run_config_text(std::string(kRunModel) + kSettings, {.ranks = group.size(), .needs_data = false}, settings);
   }
   /// By the number of the sample alone, as a data set gives them.
   [[nodiscard]] std::vector<std::int32_t> made_up_rows(Index first, Index rows) const {

@@ -18,23 +18,9 @@
 namespace optimus::test {
 namespace {
 
-constexpr const char* kRun = R"(
+constexpr const char* kSettings = R"(
 [run]
 steps = 20
-[model]
-vocab_size = 61
-hidden_size = 32
-num_hidden_layers = 4
-num_attention_heads = 4
-num_key_value_heads = 1
-intermediate_size = 16
-num_experts = 4
-num_experts_per_tok = 2
-tie_word_embeddings = true
-[data]
-sequence_length = 8
-[batch]
-global_batch = 12
 [optimizer]
 lr = 1e-2
 warmup_steps = 3
@@ -75,7 +61,7 @@ class ResumeInLayouts : public testing::Test {
   void run(Communicator& group, const RunLayout& layout, const std::string& name, std::vector<std::string> settings) {
     settings.insert(settings.end(), layout.settings.begin(), layout.settings.end());
     settings.insert(settings.end(), {"run.dir=" + (folder_ / name).string(), "data.path=" + (folder_ / "data").string()});
-    const RunConfig config = load_run_config_text(kRun, {.ranks = group.size()}, settings);
+    const RunConfig config = load_run_config_text(std::string(kRunModel) + kSettings, {.ranks = group.size()}, settings);
     const auto backend = make_cpu_backend(1);
     Trainer trainer(config, group, *backend, 0);
     ASSERT_EQ(trainer.run(), ExitCode::kDone);

@@ -13,6 +13,24 @@ namespace optimus::test {
 /// Seconds that ranks wait for others: on a busy machine those that a layout leaves out wait long for those that work.
 inline constexpr double kPatience = 240;
 
+/// What all of these runs compute on, as a part of a configuration.
+inline constexpr const char* kRunModel = R"(
+[model]
+vocab_size = 61
+hidden_size = 32
+num_hidden_layers = 4
+num_attention_heads = 4
+num_key_value_heads = 1
+intermediate_size = 16
+num_experts = 4
+num_experts_per_tok = 2
+tie_word_embeddings = true
+[data]
+sequence_length = 8
+[batch]
+global_batch = 12
+)";
+
 /// `settings` as for --set.
 struct RunLayout {
   std::string name;
@@ -20,7 +38,7 @@ struct RunLayout {
   std::vector<std::string> settings;
 };
 
-/// Worlds of 1 to 4 ranks; with the model of these tests they have experts, heads, stages and a vocabulary cut in unequal ways, several ranks with the same
+/// Worlds of 1 to 4 ranks; with kRunModel they have experts, heads, stages and a vocabulary cut in unequal ways, several ranks with the same
 /// key/value head, and a tied embedding on two stages.
 inline const std::vector<RunLayout>& run_layouts() {
   static const std::vector<RunLayout> layouts{

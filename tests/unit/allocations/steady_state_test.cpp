@@ -4,50 +4,26 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <cstddef>
 
 #include "optimus/backend/cpu/cpu_backend.hpp"
 #include "optimus/comm/self/self.hpp"
 #include "optimus/model/initialize.hpp"
 #include "optimus/train/train_step.hpp"
+#include "tests/support/malloc_hooks.hpp"
 
 namespace {
 std::atomic<bool> is_counting{false};
 std::atomic<long> allocations{0};
-void count() {
-  if (is_counting) ++allocations;
-}
 template <class Function> Function* next(const char* name) { return reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name)); }
 }  // namespace
 
+void count_allocation(std::size_t /*bytes*/) {
+  if (is_counting) ++allocations;
+}
+
 extern "C" {
-void* __libc_malloc(size_t);            // NOLINT: the C library's names
-void* __libc_calloc(size_t, size_t);    // NOLINT
-void* __libc_realloc(void*, size_t);    // NOLINT
-void* __libc_memalign(size_t, size_t);  // NOLINT
-void* malloc(size_t size) {
-  count();
-  return __libc_malloc(size);
-}
-void* calloc(size_t n, size_t size) {
-  count();
-  return __libc_calloc(n, size);
-}
-void* realloc(void* p, size_t size) {
-  count();
-  return __libc_realloc(p, size);
-}
-void* aligned_alloc(size_t alignment, size_t size) {
-  count();
-  return __libc_memalign(alignment, size);
-}
-int posix_memalign(void** p, size_t alignment, size_t size) {
-  count();
-  *p = __libc_memalign(alignment, size);
-  return *p == nullptr ? 12 : 0;
-}
 void* mmap(void* address, size_t size, int protection, int flags, int fd, off_t offset) {
-  count();
+  count_allocation(size);
   static auto* const real = next<void*(void*, size_t, int, int, int, off_t)>("mmap");
   return real(address, size, protection, flags, fd, offset);
 }

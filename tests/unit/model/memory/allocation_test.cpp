@@ -3,38 +3,18 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <cerrno>
-#include <cstdlib>
 
+#include "tests/support/malloc_hooks.hpp"
 #include "tests/support/model_testing.hpp"
 
 namespace {
 std::atomic<long> allocations{0};
 std::atomic<long> allocated_bytes{0};
-
-void count(std::size_t bytes) {
-  allocations.fetch_add(1, std::memory_order_relaxed);
-  allocated_bytes.fetch_add(static_cast<long>(bytes), std::memory_order_relaxed);
-}
 }  // namespace
 
-// glibc's own entry points, under the names that stay when malloc is replaced.
-extern "C" {
-void* __libc_malloc(std::size_t bytes);
-void* __libc_calloc(std::size_t n, std::size_t bytes);
-void* __libc_realloc(void* old, std::size_t bytes);
-void* __libc_memalign(std::size_t alignment, std::size_t bytes);
-
-void* malloc(std::size_t bytes) { return count(bytes), __libc_malloc(bytes); }
-void* calloc(std::size_t n, std::size_t bytes) { return count(n * bytes), __libc_calloc(n, bytes); }
-void* realloc(void* old, std::size_t bytes) { return count(bytes), __libc_realloc(old, bytes); }
-void* memalign(std::size_t alignment, std::size_t bytes) { return count(bytes), __libc_memalign(alignment, bytes); }
-void* aligned_alloc(std::size_t alignment, std::size_t bytes) { return count(bytes), __libc_memalign(alignment, bytes); }
-int posix_memalign(void** out, std::size_t alignment, std::size_t bytes) {
-  count(bytes);
-  *out = __libc_memalign(alignment, bytes);
-  return *out == nullptr ? ENOMEM : 0;
-}
+void count_allocation(std::size_t bytes) {
+  allocations.fetch_add(1, std::memory_order_relaxed);
+  allocated_bytes.fetch_add(static_cast<long>(bytes), std::memory_order_relaxed);
 }
 
 namespace optimus {
