@@ -125,6 +125,10 @@ Schedule build_schedule(const ScheduleRequest& request) {
   return schedule;
 }
 
+bool Schedule::splits_backward() const {
+  return std::ranges::any_of(actions.front(), [](const Action& action) { return action.kind == ActionKind::kBackwardWeight; });
+}
+
 Index Schedule::slots(Index stage, Index chunk) const {
   Index count = 0;
   for (const Action& action : actions.at(static_cast<std::size_t>(stage)))

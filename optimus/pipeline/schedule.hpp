@@ -36,6 +36,8 @@ struct Schedule {
   std::vector<std::vector<Action>> actions;  ///< [stage], in the order they run
 
   [[nodiscard]] bool is_forward_only() const { return name == "forward"; }
+  /// Whether input and weight parts of backward passes are actions of their own.
+  [[nodiscard]] bool splits_backward() const;
   [[nodiscard]] Index num_chunks() const { return stages * virtual_stages; }
   [[nodiscard]] Index global_chunk(Index stage, Index chunk) const { return chunk * stages + stage; }
   /// Activation memories of a chunk; at least 1 in a schedule with micro-batches.

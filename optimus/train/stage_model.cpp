@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "optimus/base/check.hpp"
 
@@ -37,7 +36,7 @@ StagePlan::StagePlan(const RunConfig& config, const Mesh& mesh, Index rank) : st
     o.split = model_split(mesh, rank);
     o.sequence_parallel = p.sequence_parallel && p.tp > 1;
     o.overlap = p.overlap;
-    o.splits_backward = p.pipeline_schedule == "zero_bubble";
+    o.splits_backward = schedule.splits_backward();
     o.slots = schedule.slots(stage, static_cast<Index>(chunk));
     options.push_back(std::move(o));
   }
@@ -87,7 +86,7 @@ class StageModel::Training : public pipeline::StageWork {
   Transformer& begin(const pipeline::Action& a, bool is_backward) {
     if (pass_.at) pass_.at(model_.place_of(a, is_backward));
     const bool is_last = a.micro_batch + 1 == model_.plan_.schedule.micro_batches;
-    TransformerHooks hooks{.before_forward = model_.hooks_.before_forward, .after_backward = {}, .poll = [this] { poll(); }};
+    TransformerHooks hooks{.before_forward = model_.hooks_.before_forward, .after_backward = {}, .poll = [this] { model_.poll(*model_.training_); }};
     if (is_backward && is_last) hooks.after_backward = model_.hooks_.after_backward;
     Transformer& chunk = model_.chunks_[static_cast<std::size_t>(a.chunk)];
     chunk.set_hooks(std::move(hooks));
@@ -96,11 +95,6 @@ class StageModel::Training : public pipeline::StageWork {
   void tell_sent(const pipeline::StageMessage& sent) const {
     if (pass_.sent && sent.rows.exists()) pass_.sent(sent.rows);
   }
-  void poll() const {
-    model_.training_->progress();
-    if (model_.hooks_.poll) model_.hooks_.poll();
-  }
-
   StageModel& model_;
   const TrainingPass& pass_;
 };
@@ -108,11 +102,12 @@ class StageModel::Training : public pipeline::StageWork {
 /// The chunks when nothing goes backward.
 class StageModel::Forward : public pipeline::StageWork {
  public:
-  Forward(StageModel& model, const MicroBatchAt& micro_batch, const Sink& sink) : model_(model), micro_batch_(micro_batch), sink_(sink) {}
+  Forward(StageModel& model, pipeline::Executor& executor, const MicroBatchAt& micro_batch, const Sink& sink)
+      : model_(model), executor_(executor), micro_batch_(micro_batch), sink_(sink) {}
 
   void forward(const pipeline::Action& a, const pipeline::StageMessage& received, const pipeline::StageMessage& sent) override {
     Transformer& chunk = model_.chunks_[static_cast<std::size_t>(a.chunk)];
-    chunk.set_hooks({.before_forward = model_.hooks_.before_forward, .after_backward = {}, .poll = model_.hooks_.poll});
+    chunk.set_hooks({.before_forward = model_.hooks_.before_forward, .after_backward = {}, .poll = [this] { model_.poll(executor_); }});
     LogitsSink sink;
     if (sink_) sink = [this, &a](Index first_row, ConstView logits_TV) { sink_(a.micro_batch, first_row, logits_TV); };
     model_.add(a, chunk.stage_forward_only(micro_batch_(a.micro_batch), model_.rows_of(received, a.chunk), model_.rows_of(sent, a.chunk), sink));
@@ -124,6 +119,7 @@ class StageModel::Forward : public pipeline::StageWork {
  private:
   static void refuse() { throw InternalError("[train] a forward pass has no backward"); }
   StageModel& model_;
+  pipeline::Executor& executor_;
   const MicroBatchAt& micro_batch_;
   const Sink& sink_;
 };
@@ -160,13 +156,18 @@ StageRows StageModel::rows_of(const pipeline::StageMessage& message, Index chunk
   return rows;
 }
 
+void StageModel::poll(pipeline::Executor& executor) const {
+  executor.progress();
+  if (hooks_.poll) hooks_.poll();
+}
+
 void StageModel::begin_pass() {
   sums_ = {};
   std::ranges::fill(counts_LE_, 0);
 }
 
 Place StageModel::place_of(const pipeline::Action& action, bool is_backward) const {
-  const Index chunks = plan_.schedule.stages * plan_.schedule.virtual_stages, chunk = action.chunk * plan_.schedule.stages + plan_.stage;
+  const Index chunks = plan_.schedule.num_chunks(), chunk = plan_.schedule.global_chunk(plan_.stage, action.chunk);
   return {.activity = is_backward ? Activity::kBackward : Activity::kForward,
           .micro_batch = action.micro_batch,
           .order = 2 * chunks * action.micro_batch + (is_backward ? 2 * chunks - 1 - chunk : chunk)};
@@ -203,8 +204,9 @@ pipeline::Executor& StageModel::forward_executor(Index count) {
 
 PassSums StageModel::forward(const MicroBatchAt& micro_batch, Index count, const Sink& sink) {
   begin_pass();
-  Forward work(*this, micro_batch, sink);
-  forward_executor(count).run(work);
+  pipeline::Executor& executor = forward_executor(count);
+  Forward work(*this, executor, micro_batch, sink);
+  executor.run(work);
   return sums_;
 }
 

@@ -78,6 +78,8 @@ class StageModel {
   void add(const pipeline::Action& action, const MicroBatchResult& result);
   [[nodiscard]] Place place_of(const pipeline::Action& action, bool is_backward) const;
   void begin_pass();
+  /// Lets transfers go on: those between stages, and whatever the owner of the hooks has under way.
+  void poll(pipeline::Executor& executor) const;
   [[nodiscard]] StageRows rows_of(const pipeline::StageMessage& message, Index chunk) const;
   pipeline::Executor& forward_executor(Index count);
 
