@@ -37,6 +37,7 @@ class AtomicFile {
   fs::path path_, temporary_;
   int fd_ = -1;
   Index size_ = 0;
+  Index handed_over_ = 0;  ///< bytes that the system was told to begin writing
 };
 
 /// Writes `text` as the whole file `path`, atomically and synced.
