@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstring>
+#include <functional>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -22,15 +23,35 @@ struct AsyncCheckpointWriter::Impl {
   Buffer buffer;
   std::vector<Chunk> copies;
   std::filesystem::path folder;
-  std::unique_ptr<WriteJob> job;
-  std::atomic<bool> is_written{false};
+  std::function<void()> after;
+  std::unique_ptr<WriteJob> job;  ///< nullptr: nothing is being written
+  bool is_publishing = false;     ///< else files are being written
+  std::atomic<bool> is_done{false};
   std::thread thread;
 
-  std::filesystem::path publish() {
-    thread.join();
-    const auto finished = std::exchange(job, nullptr);
-    finished->publish();
-    return folder;
+  template <class Work> void launch(Work work) {
+    is_done = false;
+    agree(world, [&] {
+      thread = std::thread([this, work] {
+        work();
+        is_done = true;
+      });
+    });
+  }
+
+  /// Waits for the part that is being done; then begins the next, or returns the folder.
+  std::optional<std::filesystem::path> advance() {
+    if (thread.joinable()) thread.join();
+    auto current = std::exchange(job, nullptr);  // whatever is thrown ends it
+    if (is_publishing) {
+      current->finish();
+      return folder;
+    }
+    current->gather();
+    is_publishing = true;
+    launch([this, raw = current.get()] { raw->publish(after); });
+    job = std::move(current);
+    return std::nullopt;
   }
 
   void copy(std::span<const Chunk> chunks) {
@@ -48,8 +69,7 @@ struct AsyncCheckpointWriter::Impl {
   }
 };
 
-AsyncCheckpointWriter::AsyncCheckpointWriter(Communicator& world)
-    : impl_(new Impl{.world = world, .buffer = {}, .copies = {}, .folder = {}, .job = {}, .is_written{false}, .thread = {}}) {}
+AsyncCheckpointWriter::AsyncCheckpointWriter(Communicator& world) : impl_(new Impl{.world = world, .buffer = {}, .copies = {}, .folder = {}, .after = {}}) {}
 
 AsyncCheckpointWriter::~AsyncCheckpointWriter() {
   if (impl_->thread.joinable()) impl_->thread.join();
@@ -63,33 +83,30 @@ Index AsyncCheckpointWriter::buffer_bytes(std::span<const Chunk> chunks) {
 
 bool AsyncCheckpointWriter::is_busy() const { return impl_->job != nullptr; }
 
-void AsyncCheckpointWriter::start(const std::filesystem::path& folder, const CheckpointInfo& info, std::span<const Chunk> chunks) {
+void AsyncCheckpointWriter::start(const std::filesystem::path& folder, const CheckpointInfo& info, std::span<const Chunk> chunks, std::function<void()> after) {
   OPTIMUS_CHECK(!is_busy(), "a checkpoint is started before the one before was finished");
   auto job = std::make_unique<WriteJob>(impl_->world, folder, info, kCheckpointFileBytes);
   job->prepare(chunks);
   agree(impl_->world, [&] { impl_->copy(chunks); });
   impl_->folder = folder;
+  impl_->after = std::move(after);
+  impl_->is_publishing = false;
+  impl_->launch([impl = impl_.get(), raw = job.get()] { raw->write_files(impl->copies); });
   impl_->job = std::move(job);
-  impl_->is_written = false;
-  agree(impl_->world, [&] {
-    impl_->thread = std::thread([impl = impl_.get()] {
-      impl->job->write_files(impl->copies);
-      impl->is_written = true;
-    });
-  });
 }
 
 std::optional<std::filesystem::path> AsyncCheckpointWriter::poll() {
   if (!is_busy()) return std::nullopt;
-  Index all_written = impl_->is_written ? 1 : 0;
-  impl_->world.all_reduce(View(reinterpret_cast<std::byte*>(&all_written), DType::kI64, Shape{1}), Reduce::kMin);
-  if (all_written == 0) return std::nullopt;
-  return impl_->publish();
+  Index all_done = impl_->is_done ? 1 : 0;
+  impl_->world.all_reduce(View(reinterpret_cast<std::byte*>(&all_done), DType::kI64, Shape{1}), Reduce::kMin);
+  return all_done == 0 ? std::nullopt : impl_->advance();
 }
 
 std::optional<std::filesystem::path> AsyncCheckpointWriter::finish() {
-  if (!is_busy()) return std::nullopt;
-  return impl_->publish();
+  while (is_busy()) {
+    if (auto folder = impl_->advance()) return folder;
+  }
+  return std::nullopt;
 }
 
 }  // namespace optimus

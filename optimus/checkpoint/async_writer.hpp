@@ -3,6 +3,7 @@
 
 #include <exception>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -11,7 +12,8 @@
 
 namespace optimus {
 
-/// Copies the state and writes it in a thread of its own; that thread only touches files. Ranks meet in start(), poll() and finish() alone.
+/// Copies the state and writes it in a thread of its own, in two parts: all ranks their files, then rank 0 the manifest and the renames. That thread only touches
+/// files; ranks meet in start(), poll() and finish() alone, and none of these waits for the disk but finish().
 ///
 /// Memory: one copy of what this rank saves (buffer_bytes), kept from one checkpoint to the next.
 class AsyncCheckpointWriter {
@@ -26,10 +28,11 @@ class AsyncCheckpointWriter {
   [[nodiscard]] static Index buffer_bytes(std::span<const Chunk> chunks);
   /// True between start() and the poll() or finish() that ends it. The same on all ranks.
   [[nodiscard]] bool is_busy() const;
-  /// Copies `chunks`, which may change as soon as it returns, and begins to write. finish() the one before first.
+  /// Copies `chunks`, which may change as soon as it returns, and begins to write. finish() the one before first. `after` is called on rank 0 once the checkpoint
+  /// is in its place, in the thread; what it throws counts as an error of the write.
   /// Collective: over `world`.  Errors: as write_checkpoint, for what is known at once (permissions, space).
-  void start(const std::filesystem::path& folder, const CheckpointInfo& info, std::span<const Chunk> chunks);
-  /// If all ranks have written theirs: publishes and returns the folder. Does not wait for the disk.
+  void start(const std::filesystem::path& folder, const CheckpointInfo& info, std::span<const Chunk> chunks, std::function<void()> after = [] {});
+  /// The folder once the checkpoint is in its place. Begins the second part if all ranks are through with the first.
   /// Collective: over `world` while is_busy(), else nothing happens.  Errors: as write_checkpoint; the writer can then be used again.
   [[nodiscard]] std::optional<std::filesystem::path> poll();
   /// As poll(), but waits.

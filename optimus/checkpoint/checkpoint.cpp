@@ -15,7 +15,9 @@ void write_checkpoint(Communicator& world, const std::filesystem::path& folder, 
   WriteJob job(world, folder, info, file_bytes);
   job.prepare(chunks);
   job.write_files(chunks);
-  job.publish();
+  job.gather();
+  job.publish([] {});
+  job.finish();
 }
 
 CheckpointInfo read_checkpoint(Communicator& world, const std::filesystem::path& folder, std::span<const Chunk> chunks) {

@@ -51,6 +51,7 @@ void publish_folder(const PublishPaths& paths) {
 }
 
 void recover_folder(const PublishPaths& paths) {
+  if (!is_there(paths.writing) && !is_there(paths.old)) return;  // before every save: no look at each file of the one before
   // `writing` is complete only after all of it was synced; it is newer than `old`, and newer than `folder` if that is still there.
   for (const auto& candidate : {paths.writing, paths.folder, paths.old}) {
     if (!is_there(candidate) || !is_complete(candidate)) continue;

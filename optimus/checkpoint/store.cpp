@@ -82,6 +82,10 @@ std::filesystem::path CheckpointStore::next_slot() const {
   return folder_ / (first->sequence < second->sequence ? "slot-0" : "slot-1");
 }
 
+std::filesystem::path CheckpointStore::other_slot(const std::filesystem::path& slot) {
+  return slot.parent_path() / (slot.filename() == "slot-0" ? "slot-1" : "slot-0");
+}
+
 std::filesystem::path CheckpointStore::persistent(Index step) const { return folder_ / "persistent" / fmt::format("step-{}", step); }
 
 void CheckpointStore::publish_latest(const std::filesystem::path& folder) const {

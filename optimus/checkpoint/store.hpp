@@ -22,6 +22,8 @@ class CheckpointStore {
   explicit CheckpointStore(std::filesystem::path run_dir);
   /// The slot to write next: an empty or damaged one, else the one written earlier.
   [[nodiscard]] std::filesystem::path next_slot() const;
+  /// The one beside `slot`, without a look at the disk.
+  [[nodiscard]] static std::filesystem::path other_slot(const std::filesystem::path& slot);
   [[nodiscard]] std::filesystem::path persistent(Index step) const;
   /// Names the newest complete one, in `latest`, relative to checkpoints/.
   void publish_latest(const std::filesystem::path& folder) const;

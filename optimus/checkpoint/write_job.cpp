@@ -172,28 +172,40 @@ void WriteJob::verify_files() const {
   }
 }
 
-void WriteJob::publish() {
+void WriteJob::throw_failure() {
   agree_or_clean_up([&] {
     if (failure_) std::rethrow_exception(failure_);
   });
-  const std::string lines = gather_lines(world_, tables_line(written_));
-  agree_or_clean_up([&] {
-    if (world_.rank() != 0) return;
-    const Manifest manifest = merge_tables(lines);
+}
+
+void WriteJob::gather() {
+  throw_failure();
+  tables_ = gather_lines(world_, tables_line(written_));
+}
+
+void WriteJob::publish(const std::function<void()>& after) noexcept {
+  if (world_.rank() != 0) return;
+  try {
+    const Manifest manifest = merge_tables();
     for (const auto& entry : std::filesystem::directory_iterator(paths_.writing)) {
       if (entry.is_directory()) sync_folder(entry.path());
     }
     write_file_atomically(paths_.writing / kManifestName, manifest_text(manifest));
     sync_folder(paths_.writing);
     publish_folder(paths_);
-  });
+    after();
+  } catch (...) {
+    failure_ = std::current_exception();
+  }
 }
 
-Manifest WriteJob::merge_tables(const std::string& lines) const {
+void WriteJob::finish() { throw_failure(); }
+
+Manifest WriteJob::merge_tables() const {
   Manifest manifest;
   manifest.info = info_;
   manifest.info.sequence = next_sequence(paths_.folder);
-  std::istringstream stream(lines);
+  std::istringstream stream(tables_);
   std::map<std::string, Index> known;
   for (std::string line; std::getline(stream, line);) add_tables_line(manifest, known, line);
   sort_tensors(manifest);

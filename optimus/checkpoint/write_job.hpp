@@ -1,9 +1,11 @@
 #pragma once
-// One checkpoint being written, in three parts, so that the middle one can run in the background. Internal to this folder.
+// One checkpoint being written, in five parts: those in which ranks meet, and between them those that take time, for the background. Internal to this folder.
 
 #include <exception>
 #include <filesystem>
+#include <functional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "optimus/checkpoint/checkpoint.hpp"
@@ -12,17 +14,23 @@
 
 namespace optimus {
 
-/// prepare() and publish() are collective over `world`; write_files() is local and may run in another thread between them.
+/// In this order: prepare(), write_files(), gather(), publish(), finish(). The first, third and last are collective over `world`; the others only touch files
+/// and may run in another thread.
 class WriteJob {
  public:
   WriteJob(Communicator& world, const std::filesystem::path& folder, CheckpointInfo info, Index file_bytes);
 
   /// Checks the chunks and the free space and makes the folder to write into.  Errors: as write_checkpoint, on all ranks alike.
   void prepare(std::span<const Chunk> chunks);
-  /// Writes, syncs and reads back this rank's files. Never throws: what goes wrong comes out of publish(). `chunks` as in prepare, possibly copies.
+  /// Writes, syncs and reads back this rank's files. Never throws: what goes wrong comes out of gather(). `chunks` as in prepare, possibly copies.
   void write_files(std::span<const Chunk> chunks) noexcept;
-  /// Gathers what was written, proves that it covers every tensor, and puts the checkpoint in place.  Errors: as write_checkpoint, on all ranks alike.
-  void publish();
+  /// Rank 0 learns what all have written.  Errors: as write_checkpoint, on all ranks alike.
+  void gather();
+  /// Rank 0: proves that it covers every tensor, puts the checkpoint in place, removes the one before, and calls `after`. Never throws: what goes wrong comes out
+  /// of finish(). Nothing on other ranks.
+  void publish(const std::function<void()>& after) noexcept;
+  /// Errors: as write_checkpoint, on all ranks alike.
+  void finish();
 
  private:
   /// A chunk, or a flat part of one that would make a file too large.
@@ -33,7 +41,8 @@ class WriteJob {
   void plan_files(std::span<const Chunk> chunks);
   void write_one_file(std::span<const Chunk> chunks, std::span<const Piece> pieces);
   void verify_files() const;
-  Manifest merge_tables(const std::string& lines) const;
+  [[nodiscard]] Manifest merge_tables() const;
+  void throw_failure();
   template <class Action> void agree_or_clean_up(Action&& action);
 
   Communicator& world_;
@@ -42,6 +51,7 @@ class WriteJob {
   Index file_bytes_;
   std::vector<std::vector<Piece>> plan_;  ///< pieces of each file
   Manifest written_;                      ///< of this rank
+  std::string tables_;                    ///< rank 0: lines of what each rank has written
   std::exception_ptr failure_;
 };
 

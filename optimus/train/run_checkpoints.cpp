@@ -173,22 +173,28 @@ CheckpointInfo RunCheckpoints::describe_state(const TrainingPosition& position, 
 }
 
 void RunCheckpoints::published(Index step, const std::filesystem::path& folder) {
-  agree(world_, [&] {
-    if (world_.rank() == 0) store_.publish_latest(folder);
-    faults_.after_checkpoint(step, folder);
-  });
+  last_slot_ = folder;
+  agree(world_, [&] { faults_.after_checkpoint(step, folder); });
   if (world_.rank() == 0) log_info("saved step {} in {}", step, folder.string());
 }
 
 void RunCheckpoints::persistent_published(Index step) {
-  if (world_.rank() != 0) return;
-  log_info("saved the weights of step {} in {}", step, store_.persistent(step).string());
+  if (world_.rank() == 0) log_info("saved the weights of step {} in {}", step, store_.persistent(step).string());
+}
+
+void RunCheckpoints::prune(Index step) const {
   try {
     const KeepPolicy keep{.last = config_.checkpoint.keep_last, .every = config_.checkpoint.keep_every};
     for (const Index old : store_.prune_persistent(step, keep)) log_info("removed the weights of step {}", old);
   } catch (const FileError& error) {  // what should have gone is still there: no harm
     log_warning("an old checkpoint was not removed: {}", error.what());
   }
+}
+
+/// The slot for the next full state. The disk is asked once: of a large world's checkpoint, looking at each file takes longer than a step.
+std::filesystem::path RunCheckpoints::next_slot() {
+  if (last_slot_.empty()) return broadcast_text(world_, world_.rank() == 0 ? store_.next_slot().string() : "", 0);
+  return CheckpointStore::other_slot(last_slot_);
 }
 
 /// Runs `action`; what cannot be written is a warning if the configuration says so. Errors are the same on all ranks.
@@ -231,8 +237,8 @@ void RunCheckpoints::save(const TrainingPosition& position) {
   write(position.step, [&] {
     agree(world_, [&] { faults_.before_checkpoint(position.step); });
     full_.step = position.step;
-    std::string slot = broadcast_text(world_, world_.rank() == 0 ? store_.next_slot().string() : "", 0);
-    full_.writer.start(slot, describe_state(position, true), train_step_.optimizer().owned_state_chunks());
+    const std::filesystem::path slot = next_slot();
+    full_.writer.start(slot, describe_state(position, true), train_step_.optimizer().owned_state_chunks(), [this, slot] { store_.publish_latest(slot); });
   });
 }
 
@@ -248,8 +254,11 @@ void RunCheckpoints::poll() {
 void RunCheckpoints::save_and_wait(const TrainingPosition& position) {
   finish_writing();
   agree(world_, [&] { faults_.before_checkpoint(position.step); });
-  const std::string slot = broadcast_text(world_, world_.rank() == 0 ? store_.next_slot().string() : "", 0);
+  const std::filesystem::path slot = next_slot();
   write_checkpoint(world_, slot, describe_state(position, true), train_step_.optimizer().owned_state_chunks());
+  agree(world_, [&] {
+    if (world_.rank() == 0) store_.publish_latest(slot);
+  });
   published(position.step, slot);
 }
 
@@ -260,9 +269,11 @@ void RunCheckpoints::save_persistent(const TrainingPosition& position) {
     persistent_.step = position.step;
     const std::filesystem::path folder = store_.persistent(position.step);
     const std::vector<Chunk> chunks = train_step_.optimizer().owned_model_chunks();
-    if (config_.checkpoint.async) return persistent_.writer.start(folder, describe_state(position, false), chunks);
+    if (config_.checkpoint.async)
+      return persistent_.writer.start(folder, describe_state(position, false), chunks, [this, step = position.step] { prune(step); });
     write_checkpoint(world_, folder, describe_state(position, false), chunks);
     persistent_published(position.step);
+    if (world_.rank() == 0) prune(position.step);
   });
 }
 

@@ -53,8 +53,11 @@ class RunCheckpoints {
     AsyncCheckpointWriter writer;
     Index step = 0;
   };
+  [[nodiscard]] std::filesystem::path next_slot();
   void published(Index step, const std::filesystem::path& folder);
   void persistent_published(Index step);
+  /// Removes weights-only checkpoints that the configuration lets go, after the one of `step`. One rank, any thread.
+  void prune(Index step) const;
   template <class Action> void write(Index step, Action action);
   void finish_full();
   void finish_persistent();
@@ -68,6 +71,7 @@ class RunCheckpoints {
   FaultInjector& faults_;
   CheckpointStore store_;
   Background full_, persistent_;
+  std::filesystem::path last_slot_;  ///< the newest checkpoint of this run's own; empty before the first
 };
 
 }  // namespace optimus

@@ -79,6 +79,23 @@ TEST_F(AsyncCheckpointWriterTest, PublishesNothingWhenGivenUp) {
   EXPECT_EQ(writer.finish(), slot);
 }
 
+TEST_F(AsyncCheckpointWriterTest, CallsBackOnceTheCheckpointIsInItsPlace) {
+  AsyncCheckpointWriter writer(*world);
+  Index found = 0;
+  writer.start(slot, test::toy_info(7), set.chunks, [&] { found = inspect_checkpoint(slot).position.step; });
+  EXPECT_EQ(writer.finish(), slot);
+  EXPECT_EQ(found, 7);
+}
+
+TEST_F(AsyncCheckpointWriterTest, CountsWhatTheCallThrowsAsAnErrorOfTheWrite) {
+  AsyncCheckpointWriter writer(*world);
+  writer.start(slot, test::toy_info(7), set.chunks, [] { throw FileError("no place for its name"); });
+  EXPECT_THROW((void)writer.finish(), FileError);
+  EXPECT_EQ(inspect_checkpoint(slot).position.step, 7) << "what is whole stays";
+  writer.start(slot, test::toy_info(8), set.chunks);
+  EXPECT_EQ(writer.finish(), slot);
+}
+
 TEST_F(AsyncCheckpointWriterTest, SaysHowMuchMemoryItTakes) {
   EXPECT_EQ(AsyncCheckpointWriter::buffer_bytes({}), 0);
   Index bytes = 0;

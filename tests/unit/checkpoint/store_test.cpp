@@ -56,6 +56,8 @@ class CheckpointStoreTest : public testing::Test {
 TEST_F(CheckpointStoreTest, IsEmptyBeforeTheFirstCheckpoint) {
   EXPECT_TRUE(steps().empty());
   EXPECT_TRUE(damaged.empty());
+  EXPECT_EQ(CheckpointStore::other_slot(checkpoints / "slot-0"), checkpoints / "slot-1");
+  EXPECT_EQ(CheckpointStore::other_slot(checkpoints / "slot-1"), checkpoints / "slot-0");
   EXPECT_EQ(store.next_slot(), checkpoints / "slot-0");
   store.clean();
   EXPECT_THROW((void)find_checkpoint(run.path()), CheckpointError);
