@@ -13,6 +13,7 @@
 #include "optimus/checkpoint/checkpoint.hpp"
 #include "optimus/checkpoint/elements.hpp"
 #include "optimus/checkpoint/hugging_face.hpp"
+#include "optimus/checkpoint/store.hpp"
 #include "optimus/comm/self/self.hpp"
 #include "optimus/model/config.hpp"
 #include "optimus/tensor/arena.hpp"
@@ -64,6 +65,7 @@ ExitCode to_hf(const ConvertCommand& command) {
 
 ExitCode from_hf(const ConvertCommand& command) {
   const std::filesystem::path folder = command.in;
+  check_may_be_replaced(command.out);
   const ModelConfig config = read_hf_config(folder / "config.json");
   const std::vector<ParamSpec> specs = parameter_specs(config);
   const HfWeights weights(folder, specs, config.tie_word_embeddings);

@@ -119,8 +119,17 @@ Json position_json(const TrainingPosition& p) {
           {"epoch", p.epoch}, {"adam_step", p.adam_step}, {"nonfinite_steps", p.nonfinite_steps}};
 }
 
+// A number of steps or samples, with room left to count on.
+Index parse_count(const Json& json, const char* key) {
+  constexpr Index kMost = Index{1} << 62;
+  const Json& value = json.at(key);
+  if (!value.is_number_integer() || value.get<double>() < 0 || value.get<double>() >= static_cast<double>(kMost))
+    throw CheckpointError(fmt::format("{} {} is no count", key, value.dump()));
+  return value.get<Index>();
+}
+
 TrainingPosition parse_position(const Json& json) {
-  const auto get = [&](const char* key) { return json.at(key).get<Index>(); };
+  const auto get = [&](const char* key) { return parse_count(json, key); };
   return {.step = get("step"),
           .tokens = get("tokens"),
           .next_sample = get("next_sample"),
@@ -188,7 +197,7 @@ Manifest parse_body(std::string_view text, const std::filesystem::path& folder) 
                    .run_config = json.at("run_config").get<std::string>(),
                    .layout = json.at("layout").get<std::string>(),
                    .weights_dtype = json.at("weights_dtype").get<std::string>(),
-                   .sequence = json.at("sequence").get<Index>()};
+                   .sequence = parse_count(json, "sequence")};
   manifest.tensors = parse_tensors(json.at("tensors"));
   parse_file_lines(text.substr(files + kFiles.size()), manifest);
   return manifest;

@@ -13,6 +13,7 @@ std::string read_manifest_text(const std::filesystem::path& folder) {
   if (!std::filesystem::exists(folder, code)) throw CheckpointError(fmt::format("[checkpoint] {} does not exist", folder.string()));
   if (!std::filesystem::exists(path, code))
     throw CheckpointError(fmt::format("[checkpoint] {} is not a checkpoint: it has no {}", folder.string(), kManifestName));
+  if (!std::filesystem::is_regular_file(path, code)) throw CheckpointError(fmt::format("[checkpoint] {} is no regular file", path.string()));
   try {
     return read_file(path);
   } catch (const FileError& error) {

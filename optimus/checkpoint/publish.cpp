@@ -95,7 +95,8 @@ void abandon_writing(const PublishPaths& paths) noexcept {
 
 void remove_checkpoint(const std::filesystem::path& folder) {
   std::error_code code;
-  std::filesystem::remove(folder / kManifestName, code);
+  // Of a link only the link goes: what it leads to was not put there by us.
+  if (!std::filesystem::is_symlink(folder, code)) std::filesystem::remove(folder / kManifestName, code);
   if (code && code != std::errc::no_such_file_or_directory && code != std::errc::not_a_directory) {
     throw FileError(fmt::format("[checkpoint] cannot remove {}: {}", (folder / kManifestName).string(), code.message()));
   }
@@ -104,11 +105,13 @@ void remove_checkpoint(const std::filesystem::path& folder) {
 }
 
 bool looks_like_checkpoint(const std::filesystem::path& folder) {
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    const std::string name = entry.path().filename().string();
+  std::error_code code;
+  for (std::filesystem::directory_iterator at(folder, code), end; !code && at != end; at.increment(code)) {
+    const std::string name = at->path().filename().string();
     if (!name.starts_with(kManifestName) && !name.starts_with("rank")) return false;
   }
-  return true;
+  if (code && code != std::errc::not_a_directory) throw FileError(fmt::format("[checkpoint] cannot look into {}: {}", folder.string(), code.message()));
+  return !code;
 }
 
 bool is_complete(const std::filesystem::path& folder) {

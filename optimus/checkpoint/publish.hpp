@@ -37,10 +37,10 @@ void prepare_writing(const PublishPaths& paths);
 /// After a failure: removes `writing` and puts back what was set aside, as far as the system lets it; the next write does the rest.
 void abandon_writing(const PublishPaths& paths) noexcept;
 
-/// Removes a checkpoint; its manifest first, so that a half-removed one is never taken for whole.  Errors: FileError.
+/// Removes a checkpoint; its manifest first, so that a half-removed one is never taken for whole. Of a link only the link.  Errors: FileError.
 void remove_checkpoint(const std::filesystem::path& folder);
 
-/// Whether every entry of a folder is something that a checkpoint, or the rest of one, consists of.
+/// Whether every entry of a folder is something that a checkpoint, or the rest of one, consists of. Not if it is no folder.  Errors: FileError.
 [[nodiscard]] bool looks_like_checkpoint(const std::filesystem::path& folder);
 
 /// A manifest that fits itself, and all files with their sizes.

@@ -74,9 +74,12 @@ std::optional<Index> step_of(const std::filesystem::path& folder) {
 
 CheckpointStore::CheckpointStore(std::filesystem::path run_dir) : folder_(std::move(run_dir) / "checkpoints") {}
 
-std::filesystem::path CheckpointStore::next_slot() const {
+std::filesystem::path CheckpointStore::next_slot(std::span<const std::filesystem::path> spoilt) const {
   std::vector<std::string> damaged;
-  const auto first = look(folder_ / "slot-0", damaged), second = look(folder_ / "slot-1", damaged);
+  const auto good = [&](const std::filesystem::path& slot) {
+    return std::find(spoilt.begin(), spoilt.end(), slot) == spoilt.end() ? look(slot, damaged) : std::nullopt;
+  };
+  const auto first = good(folder_ / "slot-0"), second = good(folder_ / "slot-1");
   if (!first) return folder_ / "slot-0";
   if (!second) return folder_ / "slot-1";
   return folder_ / (first->sequence < second->sequence ? "slot-0" : "slot-1");
@@ -84,6 +87,16 @@ std::filesystem::path CheckpointStore::next_slot() const {
 
 std::filesystem::path CheckpointStore::other_slot(const std::filesystem::path& slot) {
   return slot.parent_path() / (slot.filename() == "slot-0" ? "slot-1" : "slot-0");
+}
+
+std::optional<std::filesystem::path> CheckpointStore::make_replaceable(const std::filesystem::path& slot) const {
+  if (!is_there(slot) || looks_like_checkpoint(slot)) return std::nullopt;
+  std::filesystem::path aside;
+  for (int i = 1; aside.empty() || is_there(aside); ++i) aside = folder_ / fmt::format("{}.set-aside-{}", slot.filename().string(), i);
+  std::error_code code;
+  std::filesystem::rename(slot, aside, code);
+  if (code) throw FileError(fmt::format("[checkpoint] cannot move {} to {}: {}", slot.string(), aside.string(), code.message()));
+  return aside;
 }
 
 std::filesystem::path CheckpointStore::persistent(Index step) const { return folder_ / "persistent" / fmt::format("step-{}", step); }
@@ -151,6 +164,21 @@ bool CheckpointStore::set_slots_aside() const {
     if (code) throw FileError(fmt::format("[checkpoint] cannot move {} to {}: {}", (folder_ / slot).string(), aside.string(), code.message()));
   }
   return !is_first;
+}
+
+void check_may_be_replaced(const std::filesystem::path& folder) {
+  std::error_code code;
+  const std::filesystem::path real = std::filesystem::weakly_canonical(std::filesystem::absolute(folder, code), code);
+  for (auto place = real; place.has_relative_path(); place = place.parent_path()) {
+    if (place.filename() == "checkpoints" && is_there(place.parent_path() / "run.toml")) {
+      throw FileError(
+          fmt::format("[checkpoint] {} is among the checkpoints of the run {}; choose another folder", folder.string(), place.parent_path().string()));
+    }
+  }
+  std::vector<std::string> damaged;
+  const auto info = look(folder, damaged);
+  if (info && info->is_full_state)
+    throw FileError(fmt::format("[checkpoint] {} holds the full state of a run at step {}; choose another folder", folder.string(), info->position.step));
 }
 
 CheckpointInfo find_checkpoint(const std::filesystem::path& path) {

@@ -2,6 +2,8 @@
 // The checkpoints of a run folder: checkpoints/slot-0, slot-1, persistent/step-N, latest.
 
 #include <filesystem>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -15,13 +17,16 @@ struct KeepPolicy {
   Index every = 0;  ///< those of steps that are multiples of it; 0: none
 };
 
-/// Names and finds checkpoints; holds nothing but the path, asks the disk each time. clean(), set_slots_aside(), publish_latest() and prune_persistent() change
-/// what is there: one process calls those.
+/// Names and finds checkpoints; holds nothing but the path, asks the disk each time. clean(), make_replaceable(), set_slots_aside(), publish_latest() and
+/// prune_persistent() change what is there: one process calls those.
 class CheckpointStore {
  public:
   explicit CheckpointStore(std::filesystem::path run_dir);
-  /// The slot to write next: an empty or damaged one, else the one written earlier.
-  [[nodiscard]] std::filesystem::path next_slot() const;
+  /// The slot to write next: an empty or damaged one, else the one written earlier. `spoilt`: slots whose damage only a load has shown.
+  [[nodiscard]] std::filesystem::path next_slot(std::span<const std::filesystem::path> spoilt = {}) const;
+  /// Moves a slot that holds other things than a checkpoint (a note, what a network file system leaves) to a name of its own, which it returns: such a slot could
+  /// never be written again.  Errors: FileError.
+  std::optional<std::filesystem::path> make_replaceable(const std::filesystem::path& slot) const;
   /// The one beside `slot`, without a look at the disk.
   [[nodiscard]] static std::filesystem::path other_slot(const std::filesystem::path& slot);
   [[nodiscard]] std::filesystem::path persistent(Index step) const;
@@ -45,6 +50,9 @@ class CheckpointStore {
  private:
   std::filesystem::path folder_;  ///< RUN/checkpoints
 };
+
+/// A folder that an import may write: not inside the checkpoints of a run, not another run's full state.  Errors: FileError.
+void check_may_be_replaced(const std::filesystem::path& folder);
 
 /// The checkpoint that `path` means: itself, or of a run folder the newest complete one (full state before model only).
 /// Errors: CheckpointError with the reason for each that is damaged.

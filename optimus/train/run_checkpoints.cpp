@@ -111,6 +111,7 @@ std::optional<TrainingPosition> RunCheckpoints::resume() {
     try {
       return load(found);
     } catch (const CheckpointError& error) {  // the same on all ranks
+      spoilt_.push_back(folder);
       damaged += fmt::format("\n  {}", error.what());
     }
   }
@@ -172,6 +173,26 @@ CheckpointInfo RunCheckpoints::describe_state(const TrainingPosition& position, 
   return info;
 }
 
+/// The slot for the next full state. The disk is asked once: of a large world's checkpoint, looking at each file takes longer than a step.
+std::filesystem::path RunCheckpoints::next_slot() {
+  std::filesystem::path slot;
+  agree(world_, [&] {
+    if (world_.rank() != 0) return;
+    slot = last_slot_.empty() ? store_.next_slot(spoilt_) : CheckpointStore::other_slot(last_slot_);
+    if (const auto aside = store_.make_replaceable(slot))
+      log_warning("[checkpoint] {} holds other things than a checkpoint; it is now {}", slot.string(), aside->string());
+  });
+  return broadcast_text(world_, slot.string(), 0);
+}
+
+void RunCheckpoints::name_latest(const std::filesystem::path& folder) const {
+  try {
+    store_.publish_latest(folder);
+  } catch (const FileError& error) {  // for people and scripts only: a run looks for its checkpoints itself
+    log_warning("[checkpoint] {} is complete, but checkpoints/latest does not name it: {}", folder.string(), error.what());
+  }
+}
+
 void RunCheckpoints::published(Index step, const std::filesystem::path& folder) {
   last_slot_ = folder;
   agree(world_, [&] { faults_.after_checkpoint(step, folder); });
@@ -191,12 +212,6 @@ void RunCheckpoints::prune(Index step) const {
   }
 }
 
-/// The slot for the next full state. The disk is asked once: of a large world's checkpoint, looking at each file takes longer than a step.
-std::filesystem::path RunCheckpoints::next_slot() {
-  if (last_slot_.empty()) return broadcast_text(world_, world_.rank() == 0 ? store_.next_slot().string() : "", 0);
-  return CheckpointStore::other_slot(last_slot_);
-}
-
 /// Runs `action`; what cannot be written is a warning if the configuration says so. Errors are the same on all ranks.
 template <class Action> void RunCheckpoints::write(Index step, Action action) {
   try {
@@ -205,7 +220,7 @@ template <class Action> void RunCheckpoints::write(Index step, Action action) {
     if (!config_.checkpoint.keep_going_on_write_error) throw;
     if (world_.rank() != 0) return;
     log_warning("checkpoint of step {} was not written, the run goes on: {}", step, error.what());
-    append_failure(config_.run.dir, {.step = step, .rank = 0, .host = host_name(), .kind = "write", .message = error.what()});
+    try_append_failure(config_.run.dir, {.step = step, .rank = 0, .host = host_name(), .kind = "write", .message = error.what()});
   }
 }
 
@@ -238,7 +253,7 @@ void RunCheckpoints::save(const TrainingPosition& position) {
     agree(world_, [&] { faults_.before_checkpoint(position.step); });
     full_.step = position.step;
     const std::filesystem::path slot = next_slot();
-    full_.writer.start(slot, describe_state(position, true), train_step_.optimizer().owned_state_chunks(), [this, slot] { store_.publish_latest(slot); });
+    full_.writer.start(slot, describe_state(position, true), train_step_.optimizer().owned_state_chunks(), [this, slot] { name_latest(slot); });
   });
 }
 
@@ -257,7 +272,7 @@ void RunCheckpoints::save_and_wait(const TrainingPosition& position) {
   const std::filesystem::path slot = next_slot();
   write_checkpoint(world_, slot, describe_state(position, true), train_step_.optimizer().owned_state_chunks());
   agree(world_, [&] {
-    if (world_.rank() == 0) store_.publish_latest(slot);
+    if (world_.rank() == 0) name_latest(slot);
   });
   published(position.step, slot);
 }

@@ -53,7 +53,9 @@ class RunCheckpoints {
     AsyncCheckpointWriter writer;
     Index step = 0;
   };
+  /// The slot to write next, which holds nothing but a checkpoint. Collective.
   [[nodiscard]] std::filesystem::path next_slot();
+  void name_latest(const std::filesystem::path& folder) const;
   void published(Index step, const std::filesystem::path& folder);
   void persistent_published(Index step);
   /// Removes weights-only checkpoints that the configuration lets go, after the one of `step`. One rank, any thread.
@@ -70,6 +72,7 @@ class RunCheckpoints {
   TrainStep& train_step_;
   FaultInjector& faults_;
   CheckpointStore store_;
+  std::vector<std::filesystem::path> spoilt_;  ///< slots that a load found damaged: to be written before a good one
   Background full_, persistent_;
   std::filesystem::path last_slot_;  ///< the newest checkpoint of this run's own; empty before the first
 };

@@ -71,7 +71,7 @@ std::string RunFailures::describe(const NumberProblem& mine, Index step) {
     }
     began += fmt::format(" {} on rank {} ({})", what, rank, hosts_[rank]);
     if (world_.rank() == 0)
-      append_failure(run_dir_, {.step = step, .rank = static_cast<Index>(rank), .host = hosts_[rank], .kind = what.substr(0, 3), .message = what});
+      try_append_failure(run_dir_, {.step = step, .rank = static_cast<Index>(rank), .host = hosts_[rank], .kind = what.substr(0, 3), .message = what});
   }
   return fmt::format("step {}:{}{}", step, began, reached.empty() ? "" : "; it reached rank" + reached);
 }

@@ -14,6 +14,8 @@
 namespace optimus {
 namespace {
 
+constexpr std::size_t kMostWaitingBytes = std::size_t{64} << 20;
+
 std::vector<Scalar> scalars_of(const StepRecord& r) {
   std::vector<Scalar> scalars = {{"loss/lm", r.lm_loss},
                                  {"loss/aux", r.aux_loss},
@@ -40,19 +42,42 @@ RunLog::RunLog(const RunConfig& config, const std::string& dump, Index done, Ind
       progress_(done + 1, last_step, config.log.interval, std::filesystem::path(config.run.dir) / "log.txt") {
   const std::filesystem::path run_dir = config.run.dir;
   write_file_atomically(run_dir / "run.toml", dump);
+  if (done == 0) set_metrics_aside(run_dir);
   const Index left = keep_steps(metrics_path_, done);
   if (left < done) log_warning("[log] {} ends at step {}, the checkpoint at step {}: the lines between are lost", metrics_path_, left, done);
   metrics_ = std::make_unique<LineFile>(metrics_path_);
   if (config.log.tensorboard) events_ = std::make_unique<EventFile>(run_dir, done + 1);
 }
 
+/// A run that starts anew in a folder with another one's lines, because its checkpoints are gone or are not wanted any more.
+void RunLog::set_metrics_aside(const std::filesystem::path& run_dir) const {
+  const std::filesystem::path aside = run_dir / "metrics.replaced.jsonl";
+  if (const Index lines = set_lines_aside(metrics_path_, aside))
+    log_warning("[log] this run starts at step 1; the {} lines that {} had are now in {}", lines, metrics_path_, aside.string());
+}
+
+template <class Action> void RunLog::try_write(Index step, Action action) {
+  try {
+    action();
+    if (is_behind_) log_warning("[log] step {}: the files of {} can be written again", step, config_.run.dir);
+    is_behind_ = false;
+  } catch (const FileError& error) {
+    if (!config_.checkpoint.keep_going_on_write_error || metrics_->waiting_bytes() > kMostWaitingBytes) throw;
+    if (!is_behind_) log_warning("[log] step {}: {}; the run goes on, lines wait in memory", step, error.what());
+    is_behind_ = true;
+  }
+}
+
 void RunLog::add(const StepRecord& record) {
-  metrics_->append(record.json());
-  if (events_ && record.step % config_.log.interval == 0) events_->add(record.step, scalars_of(record));
-  progress_.show(record);
+  try_write(record.step, [&] {
+    metrics_->append(record.json());
+    if (events_ && record.step % config_.log.interval == 0) events_->add(record.step, scalars_of(record));
+    progress_.show(record);
+  });
 }
 
 void RunLog::end() {
+  metrics_->flush();
   progress_.end_line();
   if (::isatty(STDERR_FILENO) == 1) std::fputs(draw_curve(read_losses(metrics_path_)).c_str(), stderr);
   log_info("metrics, checkpoints and log are in {}", config_.run.dir);

@@ -1,5 +1,6 @@
 #include "optimus/train/stop_conditions.hpp"
 
+#include <charconv>
 #include <cstdlib>
 
 #include "optimus/base/log.hpp"
@@ -9,13 +10,30 @@ namespace {
 
 std::optional<double> seconds_in(const char* variable) {
   const char* text = std::getenv(variable);  // NOLINT(concurrency-mt-unsafe): nobody sets it while we run
-  if (text == nullptr) return std::nullopt;
-  char* end = nullptr;
-  const double seconds = std::strtod(text, &end);
-  return end != text ? std::optional(seconds) : std::nullopt;
+  if (text == nullptr || *text == '\0') return std::nullopt;
+  const auto seconds = parse_seconds(text);
+  if (!seconds) log_warning("[fault_tolerance] {}=\"{}\" is no time and is not used; write seconds, or hours:minutes:seconds", variable, text);
+  return seconds;
 }
 
 }  // namespace
+
+std::optional<double> parse_seconds(std::string_view text) {
+  constexpr double kMost = 1e10;  // three centuries, and still no overflow
+  constexpr int kParts = 3;
+  double total = 0;
+  for (int part = 0; part < kParts; ++part) {
+    double value = 0;
+    const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value, std::chars_format::fixed);
+    // Not "-5", and neither "nan" nor "inf", which are numbers too.
+    if (code != std::errc() || !(value >= 0 && value <= kMost)) return std::nullopt;
+    total = 60 * total + value;
+    if (end == text.data() + text.size()) return total <= kMost ? std::optional(total) : std::nullopt;
+    if (*end != ':') return std::nullopt;
+    text.remove_prefix(static_cast<std::size_t>(end - text.data()) + 1);
+  }
+  return std::nullopt;
+}
 
 std::optional<std::chrono::system_clock::time_point> job_end() {
   using Clock = std::chrono::system_clock;
@@ -30,7 +48,7 @@ std::optional<std::chrono::system_clock::time_point> job_end() {
 StopConditions::StopConditions(double margin_s) {
   if (margin_s <= 0) return;
   if (const auto end = job_end()) deadline_ = *end - std::chrono::duration_cast<std::chrono::system_clock::duration>(std::chrono::duration<double>(margin_s));
-  else log_warning("[fault_tolerance] stop_before_walltime_s has no effect: neither SLURM_JOB_END_TIME nor PBS_WALLTIME is set");
+  else log_warning("[fault_tolerance] stop_before_walltime_s has no effect: neither SLURM_JOB_END_TIME nor PBS_WALLTIME gives a time");
 }
 
 }  // namespace optimus

@@ -3,10 +3,14 @@
 
 #include <chrono>
 #include <optional>
+#include <string_view>
 
 namespace optimus {
 
-/// When this job ends: SLURM_JOB_END_TIME (seconds since 1970), or PBS_WALLTIME (seconds) from now on; nothing if neither is set.
+/// Seconds, or hours:minutes:seconds as batch systems write them; nothing if it is neither, or longer than three centuries.
+[[nodiscard]] std::optional<double> parse_seconds(std::string_view text);
+
+/// When this job ends: SLURM_JOB_END_TIME (seconds since 1970), or PBS_WALLTIME (as parse_seconds reads it) from now on; nothing if neither is set to a time.
 [[nodiscard]] std::optional<std::chrono::system_clock::time_point> job_end();
 
 /// Watches the clock.

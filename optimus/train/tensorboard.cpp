@@ -120,9 +120,15 @@ EventFile::EventFile(const std::filesystem::path& run_dir, Index first_step) {
 void EventFile::add(Index step, std::span<const Scalar> scalars) { append(scalars_event(now_s(), step, scalars)); }
 
 void EventFile::append(std::string_view event) {
+  std::error_code code;
+  const auto before = std::filesystem::file_size(path_, code);
+  const bool is_new = static_cast<bool>(code);
   std::ofstream out(path_, std::ios::binary | std::ios::app);
   out << event_record(event) << std::flush;
-  if (!out) throw FileError(fmt::format("[log] cannot write {}: {}", path_.string(), std::strerror(errno)));
+  if (out) return;
+  const int reason = errno;
+  std::filesystem::resize_file(path_, is_new ? 0 : before, code);  // half a record would hide all that follow
+  throw FileError(fmt::format("[log] cannot write {}: {}", path_.string(), std::strerror(reason)));
 }
 
 }  // namespace optimus

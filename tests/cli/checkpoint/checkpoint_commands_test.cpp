@@ -47,6 +47,16 @@ TEST(ConvertCommand, BringsEveryReferenceModelBackByteForByte) {
   }
 }
 
+TEST(ConvertCommand, WritesNothingOverTheCheckpointsOfARun) {
+  const fs::path work = fresh_folder("run"), out = work / "checkpoints" / "slot-0";
+  fs::create_directories(out);
+  write_file_atomically(work / "run.toml", "");
+  const auto result = run_optimus({"convert", "from-hf", (kReference / "tiny-olmoe").string(), "--out", out.string()});
+  EXPECT_EQ(result.code, 1);
+  EXPECT_THAT(result.err, AllOf(HasSubstr(out.string()), HasSubstr("choose another folder")));
+  EXPECT_TRUE(fs::is_empty(out));
+}
+
 TEST(ConvertCommand, KeepsBf16AndWidensItExactly) {
   const fs::path work = fresh_folder("bf16");
   const auto path = [&](const char* name) { return (work / name).string(); };

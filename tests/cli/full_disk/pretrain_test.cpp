@@ -39,14 +39,35 @@ TEST(FullDisk, EndsTheRunAndLeavesTheEarlierCheckpointWhole) {
   EXPECT_EQ(lines.size(), 6U) << "steps go on while only checkpoints fail";
 }
 
+// Somebody else fills the disk to the last byte, and makes room later: no line is missing then.
+TEST(FullDisk, KeepsLinesOfMetricsUntilThereIsRoom) {
+  const auto folder = fresh_folder();
+  const auto data = prepare_ids(folder, some_ids(16 * 30 + 1, 61), 16);
+  const auto config = write_toy_config(folder, data);
+  const auto run = folder / "run";
+  std::filesystem::create_directories(run);
+  const std::string train = optimus_command({"pretrain", config.string(), "--set", "run.steps=1000000", "--set", "log.interval=1000000"});
+  std::ofstream(folder / "script") << "mount -t tmpfs -o size=4m none '" << run.string() << "' || exit 77\ncd '" << folder.string() << "'\n"
+                                   << train << " 2>err & pid=$!\nuntil [ -s run/metrics.jsonl ]; do sleep 0.02; done\n"
+                                   << "dd if=/dev/zero of=run/fill bs=4k 2>/dev/null\nuntil grep -q 'lines wait' err || ! kill -0 $pid; do sleep 0.02; done\n"
+                                   << "rm run/fill\nuntil grep -q 'written again' err || ! kill -0 $pid; do sleep 0.02; done\n"
+                                   << "kill -TERM $pid; wait $pid; code=$?\ncp run/metrics.jsonl .\nexit $code\n";
+  const std::string space = ::geteuid() == 0 ? "unshare --mount" : "unshare --user --map-root-user --mount";
+  const int status = std::system(("OMP_NUM_THREADS=1 " + space + " sh '" + (folder / "script").string() + "'").c_str());
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 12) << text_of(folder / "err");
+  const auto lines = read_metrics(folder);
+  for (std::size_t i = 0; i < lines.size(); ++i) EXPECT_EQ(lines[i]["step"], i + 1);
+}
+
 TEST(FullDisk, EndsTheRunWhenEvenALineOfMetricsDoesNotFit) {
   const auto folder = fresh_folder();
   const auto data = prepare_ids(folder, some_ids(16 * 30 + 1, 61), 16);
   const auto config = write_toy_config(folder, data);
   const auto run = folder / "run";
   std::filesystem::create_directories(run);
-  const std::string train =
-      optimus_command({"pretrain", config.string(), "--set", "run.steps=100000", "--set", "log.interval=100000", "--set", "log.tensorboard=false"});
+  const std::string train = optimus_command({"pretrain", config.string(), "--set", "run.steps=100000", "--set", "log.interval=100000", "--set",
+                                             "log.tensorboard=false", "--set", "checkpoint.keep_going_on_write_error=false"});
   std::ofstream(folder / "script") << "mount -t tmpfs -o size=64k none '" << run.string() << "' || exit 77\ncd '" << folder.string() << "'\n"
                                    << train << " 2>err; code=$?\ncp run/metrics.jsonl .\nexit $code\n";
   const std::string space = ::geteuid() == 0 ? "unshare --mount" : "unshare --user --map-root-user --mount";

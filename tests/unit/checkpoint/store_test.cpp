@@ -177,6 +177,71 @@ TEST_F(CheckpointStoreTest, PruningThatIsInterruptedLosesNoGoodPersistentOne) {
   EXPECT_TRUE(std::filesystem::exists(store.persistent(20) / "notes.txt"));
 }
 
+// A person keeps weights by a link, or keeps a slot on another disk: what is behind the link is not the store's.
+TEST_F(CheckpointStoreTest, RemovesLinksAndNotWhatIsBehindThem) {
+  save(1);
+  save(2);
+  for (const Index step : {10, 30}) write(store.persistent(step), step, false);
+  std::filesystem::create_directory_symlink(checkpoints / "slot-1", store.persistent(20));
+  EXPECT_EQ(store.prune_persistent(30, {.last = 1, .every = 0}), (std::vector<Index>{10, 20}));
+  EXPECT_FALSE(std::filesystem::exists(store.persistent(20)));
+  EXPECT_EQ(steps(), (std::vector<Index>{2, 1}));
+  std::filesystem::rename(checkpoints / "slot-0", run.path() / "elsewhere");
+  std::filesystem::create_directory_symlink(run.path() / "elsewhere", checkpoints / "slot-0");
+  save(3);
+  EXPECT_EQ(steps(), (std::vector<Index>{3, 2}));
+  EXPECT_EQ(find_checkpoint(run.path() / "elsewhere").position.step, 1);
+}
+
+TEST_F(CheckpointStoreTest, PrunesBesideFilesThatOnlyHaveTheName) {
+  for (const Index step : {10, 30}) write(store.persistent(step), step, false);
+  test::write_bytes(store.persistent(20), "a file");
+  EXPECT_EQ(store.prune_persistent(30, {.last = 1, .every = 0}), std::vector<Index>{10});
+}
+
+TEST_F(CheckpointStoreTest, WritesFirstWhereALoadFoundDamage) {
+  save(1);
+  save(2);
+  const std::vector<std::filesystem::path> spoilt{checkpoints / "slot-1"};
+  EXPECT_EQ(store.next_slot(), checkpoints / "slot-0");
+  EXPECT_EQ(store.next_slot(spoilt), checkpoints / "slot-1") << "the only good one is in slot-0";
+}
+
+TEST_F(CheckpointStoreTest, MovesASlotWithForeignThingsAside) {
+  save(1);
+  save(2);
+  EXPECT_FALSE(store.make_replaceable(checkpoints / "slot-0"));
+  EXPECT_FALSE(store.make_replaceable(checkpoints / "slot-9"));
+  for (const char* aside : {"slot-0.set-aside-1", "slot-0.set-aside-2"}) {
+    test::write_bytes(checkpoints / "slot-0" / "README.txt", "do not touch");
+    EXPECT_EQ(store.make_replaceable(checkpoints / "slot-0"), checkpoints / aside);
+    EXPECT_EQ(test::read_bytes(checkpoints / aside / "README.txt"), "do not touch");
+    save(3);
+    EXPECT_EQ(steps(), (std::vector<Index>{3, 2}));
+  }
+  EXPECT_EQ(find_checkpoint(checkpoints / "slot-0.set-aside-1").position.step, 1);
+  std::filesystem::remove_all(checkpoints / "slot-0");
+  test::write_bytes(checkpoints / "slot-0", "a file");
+  EXPECT_EQ(store.make_replaceable(checkpoints / "slot-0"), checkpoints / "slot-0.set-aside-3");
+}
+
+TEST_F(CheckpointStoreTest, ProtectsRunsFromImports) {
+  save(1);
+  write(run.path() / "weights", 5, false);
+  write(run.path() / "state", 5);
+  write(store.persistent(5), 5, false);
+  check_may_be_replaced(run.path() / "new");
+  check_may_be_replaced(run.path() / "weights");
+  EXPECT_THROW(check_may_be_replaced(run.path() / "state"), FileError);
+  EXPECT_THROW(check_may_be_replaced(checkpoints / "slot-0"), FileError);
+  check_may_be_replaced(store.persistent(5));
+  test::write_bytes(run.path() / "run.toml", "");
+  EXPECT_THROW(check_may_be_replaced(store.persistent(5)), FileError);
+  EXPECT_THROW(check_may_be_replaced(checkpoints / "new"), FileError);
+  std::filesystem::create_directory_symlink(checkpoints, run.path() / "link");
+  EXPECT_THROW(check_may_be_replaced(run.path() / "link" / "new"), FileError);
+}
+
 TEST_F(CheckpointStoreTest, CleansOnlyItsOwnTemporaryFolders) {
   save(1);
   std::filesystem::create_directories(checkpoints / ".other.writing");

@@ -96,6 +96,37 @@ TEST(MetricsFile, LosesATornLastLine) {
   EXPECT_EQ(keep_steps(scratch("absent"), 9), 0);
 }
 
+TEST(MetricsFile, KeepsTheGoodLinesBehindASpoiltOne) {
+  const auto path = scratch("spoilt");
+  const std::string zeros(9, '\0');
+  for (const std::string& bad : {zeros, std::string("{\"step\": \"2\"}"), std::string("{\"st"), std::string("{\"step\": 1}")}) {
+    write_file_atomically(path, "{\"step\": 1}\n" + bad + "\n{\"step\": 3}\n" + bad + "\n{\"step\": 4}\n{\"step\": 5}\n{\"st");
+    EXPECT_EQ(keep_steps(path, 4), 4) << bad;
+    EXPECT_EQ(read_file(path), "{\"step\": 1}\n{\"step\": 3}\n{\"step\": 4}\n") << bad;
+  }
+}
+
+TEST(MetricsFile, OfAnotherRunIsSetAsideNotThrownAway) {
+  const auto path = scratch("metrics-now"), aside = scratch("metrics-before");
+  std::filesystem::remove(aside);
+  EXPECT_EQ(set_lines_aside(scratch("absent"), aside), 0);
+  EXPECT_FALSE(std::filesystem::exists(aside));
+  write_file_atomically(path, "{\"step\": 1}\n{\"step\": 2}\n");
+  EXPECT_EQ(set_lines_aside(path, aside), 2);
+  EXPECT_EQ(read_file(path), "");
+  write_file_atomically(path, "{\"step\": 1}\n");
+  EXPECT_EQ(set_lines_aside(path, aside), 1);
+  EXPECT_EQ(read_file(aside), "{\"step\": 1}\n{\"step\": 2}\n{\"step\": 1}\n") << "those of two runs before";
+  EXPECT_EQ(set_lines_aside(path, aside), 0);
+}
+
+TEST(LineFile, KeepsLinesThatDoNotFitUntilThereIsRoom) {
+  LineFile full("/dev/full");
+  EXPECT_THROW(full.append("one"), FileError);
+  EXPECT_THROW(full.append("two"), FileError);
+  EXPECT_EQ(full.waiting_bytes(), std::string("one\ntwo\n").size());
+}
+
 TEST(LineFile, NamesThePathThatCannotBeWritten) {
   try {
     LineFile file("/nonexistent/folder/metrics.jsonl");

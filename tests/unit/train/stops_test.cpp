@@ -76,6 +76,21 @@ TEST(StopConditions, KnowTheBatchSystemsEnd) {
   ::unsetenv("PBS_WALLTIME");
 }
 
+TEST(StopConditions, ReadTimesAsBatchSystemsWriteThem) {
+  EXPECT_EQ(parse_seconds("86400"), 86400);
+  EXPECT_EQ(parse_seconds("0.5"), 0.5);
+  EXPECT_EQ(parse_seconds("24:00:00"), 86400) << "not 24 seconds";
+  EXPECT_EQ(parse_seconds("01:30"), 90);
+  for (const char* text : {"", " ", "x", "-5", "nan", "inf", "1e400", "99999999999999999999", "10:", ":10", "1:2:3:4", "1:-2", "10 h", "1e3x"})
+    EXPECT_FALSE(parse_seconds(text)) << text;
+  ::setenv("PBS_WALLTIME", "nan", 1);
+  EXPECT_FALSE(job_end());
+  ::setenv("PBS_WALLTIME", "00:00:30", 1);
+  EXPECT_TRUE(StopConditions(60).is_time_up());
+  EXPECT_FALSE(StopConditions(10).is_time_up());
+  ::unsetenv("PBS_WALLTIME");
+}
+
 TEST(Batch, ShiftsLabelsAndLeavesOutWhatFollowsADocumentsEnd) {
   Batch batch(2, 3, 9);
   const std::array<std::int32_t, 8> ids = {1, 9, 2, 3, 9, 9, 9, 4};
