@@ -81,7 +81,7 @@ std::string to_json(const NodeReport& r) {
 
 NodeReport parse_node_report(const std::string& text) {
   // Login scripts may print something before it.
-  const auto begin = text.find('{');
+  const auto begin = text.rfind("{\"host\":");
   const auto json = nlohmann::json::parse(begin == std::string::npos ? "" : text.substr(begin), nullptr, false);
   if (!json.is_object()) throw Error(fmt::format("its answer is no report: \"{}\"", text.substr(0, 200)));
   NodeReport r;

@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include <array>
-#include <cstdlib>
+#include <charconv>
 
 #include "optimus/base/error.hpp"
 #include "optimus/launch/process.hpp"
@@ -68,20 +68,34 @@ std::vector<NodeHealth> examine_nodes(const Agent& agent, const std::vector<std:
   return healths;
 }
 
-Index signal_nodes(const Agent& agent, const std::vector<std::string>& hosts, const std::string& mark, int signal, double limit_s) {
+std::optional<Index> parse_count(const std::string& answer) {
+  const std::string text = trimmed(answer);
+  const char* begin = text.data() + text.rfind('\n') + 1;  // npos + 1: from the start
+  const char* all = text.data() + text.size();
   Index count = 0;
-  for (const CommandResult& result : call(agent, hosts, {agent.self, "launch-node", "signal", "--mark", mark, "--number", std::to_string(signal)}, limit_s))
-    if (result.code == 0) count += std::strtoll(result.out.c_str(), nullptr, 10);
-  return count;
+  const auto [end, code] = std::from_chars(begin, all, count);
+  return code == std::errc() && end == all && count >= 0 ? std::optional(count) : std::nullopt;
+}
+
+SignalAnswers signal_nodes(const Agent& agent, const std::vector<std::string>& hosts, const std::string& mark, int signal, double limit_s) {
+  SignalAnswers answers;
+  for (const CommandResult& result : call(agent, hosts, {agent.self, "launch-node", "signal", "--mark", mark, "--number", std::to_string(signal)}, limit_s)) {
+    const auto count = result.code == 0 ? parse_count(result.out) : std::nullopt;
+    answers.reached += count.value_or(0);
+    if (!count) ++answers.unanswered;
+  }
+  return answers;
 }
 
 std::vector<std::string> clean_nodes(const Agent& agent, const std::vector<std::string>& hosts, const std::string& mark, double limit_s) {
   const auto results = call(agent, hosts, {agent.self, "launch-node", "clean", "--mark", mark}, limit_s);
   std::vector<std::string> lines;
   for (std::size_t i = 0; i < hosts.size(); ++i) {
-    const std::string problem = call_problem(results[i], limit_s), count = trimmed(results[i].out);
+    const std::string problem = call_problem(results[i], limit_s);
+    const auto count = parse_count(results[i].out);
     if (!problem.empty()) lines.push_back(fmt::format("{} {}: processes may be left there", hosts[i], problem));
-    else if (count != "0") lines.push_back(fmt::format("{}: {} processes of the run were still there and have been killed", hosts[i], count));
+    else if (!count) lines.push_back(fmt::format("{} does not say how many processes were left: some may still be", hosts[i]));
+    else if (*count > 0) lines.push_back(fmt::format("{}: {} processes of the run were still there and have been killed", hosts[i], *count));
   }
   return lines;
 }

@@ -1,6 +1,7 @@
 #pragma once
 // Asking nodes: the same short command on each of them, here directly, elsewhere through a launch agent, always with a time limit.
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,8 +32,16 @@ struct NodeHealth {
 /// Examines all `hosts` beside each other (node_report.hpp). A node that does not answer within `limit_s` has that as its problem.
 [[nodiscard]] std::vector<NodeHealth> examine_nodes(const Agent& agent, const std::vector<std::string>& hosts, const NodeNeeds& needs, double limit_s);
 
-/// Sends a signal to every marked process on `hosts`; returns how many got it.
-Index signal_nodes(const Agent& agent, const std::vector<std::string>& hosts, const std::string& mark, int signal, double limit_s);
+/// What a node has counted: the last line of its answer; login scripts may print others before. Nothing if that is no number.
+[[nodiscard]] std::optional<Index> parse_count(const std::string& answer);
+
+struct SignalAnswers {
+  Index reached = 0;     ///< processes
+  Index unanswered = 0;  ///< nodes that did not say how many they have
+};
+
+/// Sends a signal to every marked process on `hosts`.
+SignalAnswers signal_nodes(const Agent& agent, const std::vector<std::string>& hosts, const std::string& mark, int signal, double limit_s);
 
 /// Kills every marked process on `hosts`. Returns a line for each node where there were some, or that could not be asked.
 [[nodiscard]] std::vector<std::string> clean_nodes(const Agent& agent, const std::vector<std::string>& hosts, const std::string& mark, double limit_s);

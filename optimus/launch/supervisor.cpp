@@ -149,9 +149,10 @@ class Supervisor {
     // Not the one we got, if there is another: a batch system may have sent that to the ranks as well, and the second of a kind ends them at once.
     const auto other = std::find_if(facts_.save_signals.begin(), facts_.save_signals.end(), [&](int number) { return number != signal; });
     const int number = other != facts_.save_signals.end() ? *other : facts_.save_signals.front();
-    const Index reached = signal_nodes(options_.agent, names_of(policy_->active()), mark_, number, kCallLimit_s);
+    const auto [reached, unanswered] = signal_nodes(options_.agent, names_of(policy_->active()), mark_, number, kCallLimit_s);
     log_info("[launch] signal {}: {} processes have been asked to save and end; a second signal ends them at once", signal, reached);
-    if (reached == 0) attempt.end_now();  // it has not begun
+    if (unanswered > 0) log_warning("[launch] {} nodes did not answer: their processes may not have been asked", unanswered);
+    if (reached == 0 && unanswered == 0) attempt.end_now();  // it has not begun
   }
 
   /// The end, if a signal asked for it.

@@ -109,9 +109,16 @@ class Report : public testing::Test {
 };
 
 TEST_F(Report, ComesBackFromItsText) {
-  const NodeReport back = parse_node_report("Welcome to n!\n" + to_json(good_));
-  EXPECT_EQ(to_json(back), to_json(good_));
+  for (const char* banner : {"Welcome to n!\n", "{hello} {\"load\": 3}\n", "no line break "})
+    EXPECT_EQ(to_json(parse_node_report(banner + to_json(good_) + "\n")), to_json(good_)) << banner;
+  const NodeReport back = parse_node_report(to_json(good_));
   EXPECT_EQ(problem_of(back, needs_), "");
+}
+
+TEST(NodeCount, IsTheLastLineOfTheAnswer) {
+  EXPECT_EQ(parse_count("3\n"), 3);
+  EXPECT_EQ(parse_count("Welcome to n7!\n4 users\n\n12\r\n"), 12) << "what login scripts print is no count";
+  for (const char* answer : {"", "\n", "Welcome to n7!\n", "3 processes", "-1", "99999999999999999999", "0x3"}) EXPECT_FALSE(parse_count(answer)) << answer;
 }
 
 TEST_F(Report, ThatIsNoneIsAnError) {
