@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -57,7 +58,18 @@ void LineFile::append(std::string_view line) {
   flush();
 }
 
+/// Lines in a file that somebody has removed would be lost with its last reader.
+void LineFile::open_again_if_removed() {
+  struct stat status{};
+  if (::fstat(fd_, &status) != 0 || status.st_nlink > 0) return;
+  const int fd = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  if (fd < 0) fail(path_, "open");
+  ::close(std::exchange(fd_, fd));
+  log_warning("[log] {} was removed while it was written: lines before this one are gone", path_.string());
+}
+
 void LineFile::flush() {
+  open_again_if_removed();
   while (!waiting_.empty()) {
     const ssize_t written = ::write(fd_, waiting_.data(), waiting_.size());
     if (written < 0 && errno != EINTR) fail(path_, "write");

@@ -24,6 +24,8 @@ class LineFile {
   [[nodiscard]] std::size_t waiting_bytes() const { return waiting_.size(); }
 
  private:
+  void open_again_if_removed();
+
   std::filesystem::path path_;
   int fd_ = -1;
   std::string waiting_;

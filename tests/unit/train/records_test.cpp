@@ -120,6 +120,15 @@ TEST(MetricsFile, OfAnotherRunIsSetAsideNotThrownAway) {
   EXPECT_EQ(set_lines_aside(path, aside), 0);
 }
 
+TEST(LineFile, BeginsAnewWhenSomebodyRemovesIt) {
+  const auto path = scratch("removed");
+  LineFile file(path);
+  file.append("one");
+  std::filesystem::remove(path);
+  file.append("two");
+  EXPECT_EQ(read_file(path), "two\n");
+}
+
 TEST(LineFile, KeepsLinesThatDoNotFitUntilThereIsRoom) {
   LineFile full("/dev/full");
   EXPECT_THROW(full.append("one"), FileError);
