@@ -72,7 +72,7 @@ std::optional<Index> step_of(const std::filesystem::path& folder) {
 
 }  // namespace
 
-CheckpointStore::CheckpointStore(std::filesystem::path run_dir) : folder_(std::move(run_dir) / "checkpoints") {}
+CheckpointStore::CheckpointStore(const std::filesystem::path& run_dir) : folder_(run_dir / "checkpoints") {}
 
 std::filesystem::path CheckpointStore::next_slot(std::span<const std::filesystem::path> spoilt) const {
   std::vector<std::string> damaged;
@@ -141,10 +141,11 @@ std::vector<Index> CheckpointStore::prune_persistent(Index newest, const KeepPol
     if (step == newest || (kept < keep.last && is_complete(persistent(step)))) return ++kept > 0;
     return keep.every > 0 && step % keep.every == 0;
   });
-  for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
-    if (!is_there(persistent(*step)) || !looks_like_checkpoint(persistent(*step))) continue;
-    remove_checkpoint(persistent(*step));
-    removed.push_back(*step);
+  std::reverse(steps.begin(), steps.end());
+  for (const Index step : steps) {
+    if (!is_there(persistent(step)) || !looks_like_checkpoint(persistent(step))) continue;
+    remove_checkpoint(persistent(step));
+    removed.push_back(step);
   }
   return removed;
 }

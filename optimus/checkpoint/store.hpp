@@ -21,7 +21,7 @@ struct KeepPolicy {
 /// prune_persistent() change what is there: one process calls those.
 class CheckpointStore {
  public:
-  explicit CheckpointStore(std::filesystem::path run_dir);
+  explicit CheckpointStore(const std::filesystem::path& run_dir);
   /// The slot to write next: an empty or damaged one, else the one written earlier. `spoilt`: slots whose damage only a load has shown.
   [[nodiscard]] std::filesystem::path next_slot(std::span<const std::filesystem::path> spoilt = {}) const;
   /// Moves a slot that holds other things than a checkpoint (a note, what a network file system leaves) to a name of its own, which it returns: such a slot could
