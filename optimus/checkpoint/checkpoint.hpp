@@ -30,7 +30,7 @@ void write_checkpoint(Communicator& world, const std::filesystem::path& folder, 
 /// Fills `chunks` (any boxes and flat ranges of the stored tensors) from `folder`. All sizes, checksums and coverage are verified, shared out over the ranks, before
 /// anything is written into memory.
 ///
-/// Types:    of a chunk as stored, or f32 for what is stored as bf16.
+/// Types:    of a chunk as stored, or f32 for what is stored as bf16 or f16.
 /// Collective: over `world`.
 /// Errors:   CheckpointError, on all ranks the same, naming every missing, short or altered file or tensor and every tensor of another shape or type.
 CheckpointInfo read_checkpoint(Communicator& world, const std::filesystem::path& folder, std::span<const Chunk> chunks);

@@ -55,7 +55,7 @@ class CheckpointStore {
 void check_may_be_replaced(const std::filesystem::path& folder);
 
 /// The checkpoint that `path` means: itself, or of a run folder the newest complete one (full state before model only).
-/// Errors: CheckpointError with the reason for each that is damaged.
+/// Errors: CheckpointError if there is none, with the reason for each that is damaged.
 [[nodiscard]] CheckpointInfo find_checkpoint(const std::filesystem::path& path);
 
 }  // namespace optimus

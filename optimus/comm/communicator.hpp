@@ -1,5 +1,5 @@
 #pragma once
-// A group of ranks that exchange tensors. One implementation a folder: self (one rank), mpi, dry (moves nothing); delayed and two_level wrap others.
+// A group of ranks that exchange tensors. One implementation a folder: self (one rank), mpi, dry (moves nothing); two_level, watched and delayed wrap others.
 
 #include <memory>
 #include <span>
@@ -49,15 +49,17 @@ class Communicator {
 
   /// In place: data[i] = reduce over members of data[i].  f64, f32, bf16, i64, i32.
   virtual void all_reduce(View data, Reduce reduce) = 0;
-  /// input is size() equal parts; output (one part) = sum over members of part rank(). output may be that part of input.
+  /// input is size() equal parts; output (one part) = sum over members of part rank(), of the types of all_reduce. output may be that part of input.
   virtual void reduce_scatter(ConstView input, View output) = 0;
   /// output is size() equal parts; part m = member m's input. input may be part rank() of output.
   virtual void all_gather(ConstView input, View output) = 0;
-  /// all_gather with counts[m] elements from member m, one after another in output.
+  /// all_gather with counts[m] elements from member m, one after another in output. input may be the own part of output.
   virtual void all_gather_v(ConstView input, View output, std::span<const Index> counts) = 0;
-  /// Sends send_counts[m] elements to member m and receives recv_counts[m] from it, both in member order without gaps.
+  /// Sends send_counts[m] elements to member m and receives recv_counts[m] from it, both in member order without gaps; input and output apart.
   virtual void all_to_all_v(ConstView input, std::span<const Index> send_counts, View output, std::span<const Index> recv_counts) = 0;
   virtual void broadcast(View data, Index root) = 0;
+  /// Messages with one tag, 0 … 16000, arrive in the order in which their sender sent them. send() may last until the receive is there.
+  /// Errors: CommError if receive() has another size than was sent.
   virtual void send(ConstView data, Index to, int tag) = 0;
   virtual void receive(View data, Index from, int tag) = 0;
   virtual void barrier() = 0;
@@ -72,9 +74,8 @@ class Communicator {
   [[nodiscard]] virtual std::unique_ptr<Request> start_reduce_scatter(ConstView input, View output) = 0;
   [[nodiscard]] virtual std::unique_ptr<Request> start_all_gather(ConstView input, View output) = 0;
   [[nodiscard]] virtual std::unique_ptr<Request> start_all_reduce(View data, Reduce reduce) = 0;
-  /// Part m of input has counts[m] elements; output = reduce over members of part rank(). output may be that part of input.
+  /// reduce_scatter with counts[m] elements in part m.
   [[nodiscard]] virtual std::unique_ptr<Request> start_reduce_scatter_v(ConstView input, View output, std::span<const Index> counts, Reduce reduce) = 0;
-  /// As all_gather_v. input may be part rank() of output.
   [[nodiscard]] virtual std::unique_ptr<Request> start_all_gather_v(ConstView input, View output, std::span<const Index> counts) = 0;
   /// The counts are read before it returns, the views belong to the request.
   [[nodiscard]] virtual std::unique_ptr<Request> start_all_to_all_v(ConstView input, std::span<const Index> send_counts, View output,
@@ -82,7 +83,7 @@ class Communicator {
   [[nodiscard]] virtual std::unique_ptr<Request> start_send(ConstView data, Index to, int tag) = 0;
   [[nodiscard]] virtual std::unique_ptr<Request> start_receive(View data, Index from, int tag) = 0;
 
-  /// The group of the members that pass the same `color`, ordered by `key`. Every member calls it.
+  /// The group of the members that pass the same `color`, 0 or more, ordered by `key`. Every member calls it.
   [[nodiscard]] virtual std::unique_ptr<Communicator> split(Index color, Index key, std::string name) = 0;
   /// The members on the same node as this one.
   [[nodiscard]] virtual std::unique_ptr<Communicator> split_by_node() = 0;

@@ -28,7 +28,7 @@ template <class Visitor> void describe(Visitor& v, ParallelConfig& c) {
   v.field("ep", c.ep, "Expert-parallel degree: ranks that share the experts of a layer.", at_least(1));
   v.field("pp", c.pp, "Pipeline-parallel degree: ranks that share the layers. The data-parallel degree is world / (tp*ep*pp).", at_least(1));
   v.choice("order", c.order, {"dp-pp-ep-tp", "pp-dp-ep-tp"}, "Rank order, slowest axis first.");
-  v.field("sequence_parallel", c.sequence_parallel, "With tp > 1, keep norms and residuals on S/tp rows a rank.");
+  v.field("sequence_parallel", c.sequence_parallel, "With tp > 1, spread the rows of norms and residuals over the tp ranks.");
   v.choice("pipeline_schedule", c.pipeline_schedule, {"1f1b", "gpipe", "interleaved", "zero_bubble"}, "Order of forward and backward passes in the pipeline.");
   v.field("virtual_stages", c.virtual_stages, "Chunks of layers a stage holds (interleaved only).", at_least(1));
   v.field("layers_per_stage", c.layers_per_stage, "Explicit number of layers of each stage; empty: as even as possible, the first stages one more.",
@@ -40,7 +40,8 @@ template <class Visitor> void describe(Visitor& v, ParallelConfig& c) {
            "Gradients and weights travel inside each node first, then between nodes; auto: where several nodes take part and one has several ranks. The "
            "results are the same to rounding.");
   v.field("bucket_elements", c.bucket_elements,
-          "Parameters whose gradients are summed, and whose weights are gathered, in one transfer. A model much smaller than this has nothing to overlap.",
+          "Number of parameters whose gradients are summed, and whose weights are gathered, in one transfer. A model much smaller than this has nothing to "
+          "overlap.",
           at_least(1));
 }
 
@@ -54,7 +55,7 @@ struct Coordinates {
   Index dp = 0, pp = 0, ep = 0, tp = 0;
 };
 
-/// The axes a group runs along.
+/// The axes a group runs along; kDpEp: DP and EP together, dp*EP + ep its member index.
 enum class Axis { kDp, kEp, kTp, kPp, kDpEp, kEpTp, kDpEpTp };
 inline constexpr Axis kAxes[] = {Axis::kDp, Axis::kEp, Axis::kTp, Axis::kPp, Axis::kDpEp, Axis::kEpTp, Axis::kDpEpTp};
 
@@ -66,7 +67,7 @@ inline constexpr Axis kAxes[] = {Axis::kDp, Axis::kEp, Axis::kTp, Axis::kPp, Axi
 /// Data ranks are the DP x EP ranks, index dp*EP + ep: each reads its own rows; PP and TP peers share them.
 class Mesh {
  public:
-  /// Errors: ConfigError naming both numbers if world is not a multiple of tp*ep*pp.
+  /// Errors: ConfigError naming both numbers if world is not a multiple of tp*ep*pp; for an order that there is not.
   Mesh(const ParallelConfig& config, Index world);
   /// One rank.
   Mesh() : Mesh(ParallelConfig{}, 1) {}

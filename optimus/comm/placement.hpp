@@ -22,7 +22,7 @@ struct IndexRange {
 [[nodiscard]] IndexRange uneven_part(Index size, Index parts, Index part);
 
 /// The part of `spec` on a rank: its tp_dim split over TP, the experts of a stacked parameter split over EP.
-/// Errors: ConfigError naming parameter, dimension and degree if they do not divide.
+/// Errors: ConfigError naming parameter, dimension and degree if they do not divide; of an uneven dimension, if a rank would get nothing.
 [[nodiscard]] Box local_box(const ParamSpec& spec, const ModelSplit& split);
 [[nodiscard]] Box local_box(const ParamSpec& spec, const Mesh& mesh, Index rank);
 
@@ -30,7 +30,7 @@ struct IndexRange {
 /// each of them computes the gradient of its own rows only.
 [[nodiscard]] Axis replica_axis(const ParamSpec& spec);
 
-/// TP ranks that hold the same part besides those along replica_axis, with the same gradient: more than one where there are fewer heads than TP ranks.
+/// How many TP ranks hold the same part with the same gradient: more than one where there are fewer heads than TP ranks. They are not summed over replica_axis.
 [[nodiscard]] Index tp_copies(const ParamSpec& spec, Index tp);
 
 }  // namespace optimus

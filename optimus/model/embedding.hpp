@@ -1,10 +1,11 @@
 #pragma once
-// The embedding, and ids as views.
+// The embedding, and ids as views. Collective: over c.tp.
 
 #include "optimus/model/context.hpp"
 
 namespace optimus {
 
+/// Ids or labels of the rows as i32 [T]; not copied.
 [[nodiscard]] ConstView rows_view(const ModelContext& c, std::span<const std::int32_t> values);
 
 /// x = w[ids]; each rank has a part of w.   Writes: x_lD, this rank's rows.

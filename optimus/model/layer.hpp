@@ -41,9 +41,11 @@ struct LayerContext {
 /// y = h + feed_forward(norm(h)): the second half of the block. h_lD, n2 and moe or mlp of `s` have memory.
 void feed_forward_half(const LayerContext& lc, const LayerWeights& w, const LayerSaved& s, View y_lD, const LogitsProbe& probe);
 
+/// Writes y_lD and `s`, whose memory is allocate_layer()'s. `probe` is told the router's logits.
+/// Collective: over tp and ep, as layer_backward().
 void layer_forward(const LayerContext& lc, const LayerWeights& w, View x_lD, View y_lD, LayerSaved& s, const LogitsProbe& probe);
 
-/// d_lD is the gradient of y on entry and of x on return; dw accumulated.
+/// d_lD is the gradient of y on entry and of x on return; dw accumulated. A forward serves one backward.
 void layer_backward(const LayerContext& lc, const LayerWeights& w, LayerSaved& s, const RoutingLossGradient& losses, View d_lD, const LayerWeights& dw);
 
 }  // namespace optimus

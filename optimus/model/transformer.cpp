@@ -42,7 +42,7 @@ Transformer::Transformer(Transformer&&) noexcept = default;
 
 void Transformer::bind(std::span<const View> weights, std::span<const View> gradients) { impl_->network.bind(weights, gradients); }
 
-MicroBatchResult Transformer::forward_backward(const MicroBatch& batch, const LossScale& scale, const GlobalCounts& global_counts) {
+MicroBatchResult Transformer::forward_backward(const MicroBatch& batch, const LossScale& scale, const GlobalExpertCounts& global_counts) {
   impl_->network.forward(0, batch, scale, {}, {});
   return impl_->network.backward(0, batch, scale, global_counts, {}, {});
 }
@@ -51,11 +51,11 @@ MicroBatchResult Transformer::forward(const MicroBatch& batch, const LogitsSink&
 void Transformer::stage_forward(Index slot, const MicroBatch& batch, const LossScale& scale, const StageRows& received, const StageRows& sent) {
   impl_->network.forward(slot, batch, scale, received, sent);
 }
-MicroBatchResult Transformer::stage_backward(Index slot, const MicroBatch& batch, const LossScale& scale, const GlobalCounts& global_counts,
+MicroBatchResult Transformer::stage_backward(Index slot, const MicroBatch& batch, const LossScale& scale, const GlobalExpertCounts& global_counts,
                                              const StageRows& received, const StageRows& sent) {
   return impl_->network.backward(slot, batch, scale, global_counts, received, sent);
 }
-MicroBatchResult Transformer::stage_backward_input(Index slot, const MicroBatch& batch, const LossScale& scale, const GlobalCounts& global_counts,
+MicroBatchResult Transformer::stage_backward_input(Index slot, const MicroBatch& batch, const LossScale& scale, const GlobalExpertCounts& global_counts,
                                                    const StageRows& received, const StageRows& sent) {
   return impl_->network.backward_input(slot, batch, scale, global_counts, received, sent);
 }

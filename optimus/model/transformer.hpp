@@ -70,12 +70,12 @@ struct LossScale {
   double z = 0;    ///< z_loss_coefficient / (micro-batches of all data ranks)
 };
 
-/// Sums over the rows of one micro-batch, for the caller to add up over micro-batches and ranks.
+/// Of one micro-batch, for the caller to add up over micro-batches and ranks. Of a chunk, its layers' parts of aux_loss and z_loss, and lm_loss_sum on the last.
 struct MicroBatchResult {
   double lm_loss_sum = 0;  ///< -log p over valid labels
   Index valid_labels = 0;
   double aux_loss = 0;  ///< balancing loss of these rows, without its coefficient (perfect balance: K); 0 for a dense model
-  double z_loss = 0;    ///< mean squared log-sum-exp of these rows, without its coefficient
+  double z_loss = 0;    ///< mean over layers and rows of the squared log-sum-exp of the router's logits, without its coefficient
 };
 
 /// What passes between neighbouring chunks of a pipeline. The ends of the pipeline have nothing to receive, or to send.
@@ -119,8 +119,7 @@ class Transformer {
   /// `global_counts`: i64 [L, E] expert counts of the whole global batch over `rows` rows (scope global_batch: of forward() over all its micro-batches,
   /// summed over the data ranks), else empty. The mean of aux_loss over equally large micro-batches is then the global batch's.
   /// Errors: DataError for a token id or label outside the vocabulary; ShapeError for a micro-batch larger than the options say.
-  using GlobalCounts = GlobalExpertCounts;
-  MicroBatchResult forward_backward(const MicroBatch& batch, const LossScale& scale, const GlobalCounts& global_counts);
+  MicroBatchResult forward_backward(const MicroBatch& batch, const LossScale& scale, const GlobalExpertCounts& global_counts);
 
   /// Forward and losses only. With scope global_batch aux_loss is balanced over these rows.
   MicroBatchResult forward(const MicroBatch& batch, const LogitsSink& sink = {});
@@ -128,12 +127,12 @@ class Transformer {
   /// One chunk's forward of a micro-batch; what backward needs is kept in `slot`. The last chunk computes the loss and its gradient here.
   void stage_forward(Index slot, const MicroBatch& batch, const LossScale& scale, const StageRows& received, const StageRows& sent);
   /// The chunk's backward of the micro-batch in `slot`; `received.rows_TD` is used up. The result has the sums of this chunk's layers and, on the last, the loss.
-  MicroBatchResult stage_backward(Index slot, const MicroBatch& batch, const LossScale& scale, const GlobalCounts& global_counts, const StageRows& received,
-                                  const StageRows& sent);
+  MicroBatchResult stage_backward(Index slot, const MicroBatch& batch, const LossScale& scale, const GlobalExpertCounts& global_counts,
+                                  const StageRows& received, const StageRows& sent);
   /// stage_backward in two parts, with the same bits. The first makes what the chunk before waits for; the weight gradients of linear layers are left for the
   /// second, which may come any time later, before the slot's next forward. after_backward is told of all layers in the second part. Between the parts the slot keeps
   /// what the second reads. The second parts come in the order of the first.
-  MicroBatchResult stage_backward_input(Index slot, const MicroBatch& batch, const LossScale& scale, const GlobalCounts& global_counts,
+  MicroBatchResult stage_backward_input(Index slot, const MicroBatch& batch, const LossScale& scale, const GlobalExpertCounts& global_counts,
                                         const StageRows& received, const StageRows& sent);
   void stage_backward_weight(Index slot);
   /// One chunk's forward that no backward follows; losses on the last chunk.
@@ -142,11 +141,12 @@ class Transformer {
   /// Expert choices of the last forward or stage call that returned a result, i64 [L, E] of the own layers: rows that chose expert e. Empty for a dense model.
   [[nodiscard]] std::span<const std::int64_t> expert_counts() const;
   void set_hooks(TransformerHooks hooks);
-  /// Told values as they pass (tests, debug); keeping them all would cost memory. `what` is "router_logits" f32 [T, E] of a layer, or "hidden" [T, D]: after the
+  /// Told values as they pass (tests, debug); keeping them all would cost memory. `what` is "router_logits" [T, E] of a layer, f32 or f64, or "hidden" [T, D]: after the
   /// embedding as layer 0, after block l as layer l + 1, the last one after the final norm.
   using Probe = std::function<void(std::string_view what, Index layer, ConstView value)>;
   void set_probe(Probe probe);
 
+  /// plan_activations().bytes.
   [[nodiscard]] Index arena_bytes() const;
 
  private:
@@ -154,12 +154,13 @@ class Transformer {
   std::unique_ptr<Impl> impl_;
 };
 
-/// Bytes of activations and temporaries and the arithmetic of one micro-batch, without any memory of that size.
+/// Bytes of activations (of TransformerOptions::slots micro-batches) and temporaries, and the arithmetic of one micro-batch's forward and backward.
 struct ActivationPlan {
   Index bytes = 0;            ///< in all
   Index temporary_bytes = 0;  ///< the part of them that chunks on one rank can share
   double gemm_flops = 0, attention_flops = 0;
 };
+/// Takes no memory of that size.
 [[nodiscard]] ActivationPlan plan_activations(const TransformerOptions& options);
 
 }  // namespace optimus

@@ -5,7 +5,7 @@
 
 namespace optimus {
 
-/// Groups a rank reduces over, one per replica axis. For one rank all are `self`.
+/// Groups a rank reduces over, one per replica axis; null where the layout has no use for one.
 ///
 /// From the first gradients_complete() of a step to the end of its reduce_gradients() nobody else may call collectives in them: when a transfer starts
 /// depends on when others have ended.

@@ -27,7 +27,7 @@ struct UpdateResult {
   bool is_finite = true;        ///< false: nothing was changed
 };
 
-/// Owns weights (in `precision.weights`), gradients (in `precision.gradients`) and, for its shard, fp32 master and moments.
+/// Owns weights (in `precision.weights`), gradients (in `precision.gradients`) and, for its shard, fp32 master (of fp32 weights, these themselves) and moments.
 ///
 /// A bucket is a flat, padded array of whole parameters with the same replica group. After backward: reduce-scatter of each gradient bucket, norm over
 /// all shards (each logical element once), update of the own shard, all-gather of the new weights.
@@ -42,6 +42,8 @@ class ShardedOptimizer {
     PrecisionConfig precision;
     ParallelConfig parallel;
   };
+  /// `specs`: those of this rank's stage, in forward order. What `groups` names and `backend` must outlive it.
+  /// Weights mean something after initialize(), initialize_from_reader() or a load.
   ShardedOptimizer(std::vector<ParamSpec> specs, const Options& options, const Mesh& mesh, Index rank, ReplicaGroups groups, Backend& backend);
   ~ShardedOptimizer();
 
@@ -108,6 +110,7 @@ class ShardedOptimizer {
   /// After the own shard's weights or master were loaded: gather the weights on every rank. `from_master`: round them from the master copy first.
   /// Collective: over world.
   void publish_weights(bool from_master);
+  /// Updates made so far: AdamW's bias correction depends on it, so it goes into checkpoints.
   [[nodiscard]] Index adam_step() const;
   void set_adam_step(Index step);
 

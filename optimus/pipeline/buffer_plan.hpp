@@ -18,8 +18,8 @@ struct StageBuffers {
   [[nodiscard]] const BufferCount& of(Direction direction) const { return direction == Direction::kForward ? forward : backward; }
 };
 
-/// Buffers of every stage: as many receives as messages that would lie ready if stages took equal times, so that no sender has to wait for the receiver,
-/// and as many as it takes that sends which end only once their receive is posted, a ring of them or (without overlap) one at a time, never deadlock.
+/// Buffers of every stage. Receives: as many as messages would lie ready if stages took equal times, so that no sender has to wait; without overlap one; and as
+/// many more as it takes that nothing deadlocks even where a send ends only once its receive is posted. Sends: two, without overlap one that is waited for.
 [[nodiscard]] std::vector<StageBuffers> plan_buffers(const Schedule& schedule, bool overlap);
 
 }  // namespace optimus::pipeline

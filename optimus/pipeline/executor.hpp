@@ -18,8 +18,8 @@ namespace optimus::pipeline {
 /// Tags:    0 … 16000 of `pp` while run() runs, apart for direction, chunk and micro-batch as far as they go; where they repeat, the order of messages tells.
 class Executor {
  public:
-  /// `pp` is used, not owned; `schedule` is copied.
-  /// Errors:  InternalError if the schedule is not valid; ConfigError if `pp` is not as large as the schedule has stages.
+  /// `pp` must outlive it; `schedule` is copied.
+  /// Errors:  InternalError if the schedule is not valid; ConfigError if `pp` is not as large as the schedule has stages, or there are more chunks than tags.
   Executor(const Schedule& schedule, Communicator& pp, const MessageFormats& formats, bool overlap);
   ~Executor();
   Executor(const Executor&) = delete;

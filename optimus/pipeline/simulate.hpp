@@ -28,7 +28,7 @@ struct Simulation {
 /// Errors:  ConfigError for times that are negative, not finite or all 0; InternalError for a schedule that deadlocks.
 [[nodiscard]] Simulation simulate(const Schedule& schedule, const StageTimes& times);
 
-/// Part of stages × total that is idle, as a formula, for stages of equal times without transfers.
+/// Simulation::bubble_fraction as a formula, for transfers that take no time.
 ///
 ///   gpipe, 1f1b    (P-1) / (M + P-1)
 ///   interleaved    (P-1) / (VM + P-1)

@@ -31,7 +31,7 @@ struct RankPlace {
 /// Collective: construction, over `world`. Nothing is left in the file system of a node when the ranks end, however they end.
 class Heartbeats final : public Progress {
  public:
-  /// `world` must outlive it.  Errors: FileError if there is no shared memory, on all ranks.
+  /// `world` must outlive it.  Errors: FileError if a node has no shared memory, on its ranks.
   Heartbeats(Communicator& world, std::filesystem::path run_dir, double interval_s);
   ~Heartbeats() override;
   Heartbeats(const Heartbeats&) = delete;

@@ -89,6 +89,14 @@ RunConfig load(ConfigSource source, const RunWorld& world) {
 
 }  // namespace
 
+std::string describe_model_table() {
+  const ModelConfig c;
+  return fmt::format(
+      "The network: a preset or a Hugging Face config.json, then single fields under their Hugging Face names. What none of them gives is mula-7b-a1b's: "
+      "vocab_size {}, hidden_size {}, num_hidden_layers {}, num_attention_heads {}, intermediate_size {}, num_experts {}, num_experts_per_tok {}.",
+      c.vocab_size, c.hidden_size, c.num_hidden_layers, c.num_attention_heads, c.intermediate_size, c.num_experts, c.num_experts_per_tok);
+}
+
 RunConfig load_run_config(const std::filesystem::path& path, const std::vector<std::string>& overrides, const RunWorld& world) {
   return load(ConfigSource::from_file(path, overrides), world);
 }

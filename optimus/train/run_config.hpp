@@ -89,18 +89,17 @@ struct RunConfig {
 
   ModelConfig shape;  ///< not read: what `model` comes to
 };
+/// What `[model]` means, with the defaults of ModelConfig.
+[[nodiscard]] std::string describe_model_table();
 template <class Visitor> void describe(Visitor& v, RunConfig& c) {
   v.table("run", c.run, "The run as a whole.");
-  v.table("model", c.model,
-          "The network: a preset or a Hugging Face config.json, then single fields under their Hugging Face names. A field that none of them gives is "
-          "mula-7b-a1b's: "
-          "vocab_size 50304, hidden_size 2048, 16 layers, 16 heads, intermediate_size 1024, 64 experts, 8 of them for a token.");
+  v.table("model", c.model, describe_model_table());
   v.table("moe", c.moe, "The expert layers.");
   v.table("data", c.data, "What is read.");
   v.table("batch", c.batch, "How much of it in a step.");
   v.table("optimizer", c.optimizer, "What changes the weights.");
   v.table("precision", c.precision, "Element types.");
-  v.table("parallel", c.parallel, "How ranks share the work. The layout never changes results.");
+  v.table("parallel", c.parallel, "How ranks share the work. The layout changes results by rounding at most.");
   v.table("recompute", c.recompute, "Memory for time.");
   v.table("checkpoint", c.checkpoint, "When the state is saved.");
   v.table("fault_tolerance", c.fault_tolerance, "What ends a run before its time.");

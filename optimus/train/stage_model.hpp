@@ -54,6 +54,7 @@ struct StagePlan {
 /// Collective: every pass over the whole model (pp, tp and ep groups), with as many micro-batches on every rank.
 class StageModel {
  public:
+  /// `groups` and `backend` must outlive it.
   StageModel(const RunConfig& config, const Mesh& mesh, const RankGroups& groups, Backend& backend);
   ~StageModel();
 

@@ -33,8 +33,8 @@ struct StepOutcome {
   double lm_loss = 0, aux_loss = 0, z_loss = 0;  ///< of the global batch, as defined for the whole of it
   Index valid_labels = 0;
   UpdateResult update;  ///< is_finite false: no weight was changed
-  std::string
-      problem;  ///< this rank's own non-finite value in words, empty if it has none: "nan loss", "nan gradient of NAME", "nan weight NAME", "nan sent by …"
+  /// This rank's own NaN or Inf in words, empty if it has none: "nan loss", "nan gradient of NAME", "nan weight NAME", "nan sent by …".
+  std::string problem;
   Index problem_order = 0;         ///< of several ranks with a problem it began at the one with the lowest
   bool has_local_problem = false;  ///< on any rank, found before gradients were reduced
   bool wants_to_stop = false;
@@ -52,7 +52,7 @@ struct StepHooks {
 /// Collective: run() over the world, with batches that together are the global batch.
 class TrainStep {
  public:
-  /// `transfers`: of `groups`, if they are watched: what they sent tells at which rank a NaN began.
+  /// All that it is given must outlive it, but for `mesh`. `transfers`: of `groups`, if they are watched: what they sent tells at which rank a NaN began.
   TrainStep(const RunConfig& config, const Mesh& mesh, RankGroups& groups, Backend& backend, TransferWatch* transfers = nullptr);
   ~TrainStep();
 

@@ -26,7 +26,7 @@ using LinkRule = std::function<Link(std::string_view group)>;
 struct DelayTotals {
   std::string group;
   Index num_transfers = 0;
-  double injected_s = 0;  ///< latency_s + bytes / bytes_per_s of each transfer; of a message at its receiver
+  double injected_s = 0;  ///< latency_s + bytes / bytes_per_s of each transfer; a message counts at its receiver
   double waited_s = 0;    ///< that a caller stood still only because of the link: the real transfer was done
 };
 

@@ -15,7 +15,7 @@ using NodeSplit = std::function<std::unique_ptr<Communicator>(Communicator& grou
 [[nodiscard]] std::unique_ptr<Communicator> by_node(Communicator& group);
 
 struct TwoLevelTuning {
-  Index piece_bytes = Index{2} << 20;  ///< memory for the parts of all members, of one piece under way; four are at most
+  Index piece_bytes = Index{2} << 20;  ///< memory of one piece, with its parts of all members; at most four are under way
 };
 
 /// `group`, of which `node` are the members on this rank's node, with collectives of two levels.

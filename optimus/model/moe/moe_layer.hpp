@@ -22,6 +22,7 @@ struct MoeSaved {
   ExpertsSaved experts;
 };
 
+/// Writes y_TD and `s`.   Collective: over c.ep, and moe_backward() over c.tp too.
 void moe_forward(const MoeContext& c, const Experts& experts, const MoeWeights& w, ConstView x_TD, const MoeSaved& s, View y_TD, const LogitsProbe& probe);
 
 /// One backward call: dx_TD is overwritten, dw accumulated.

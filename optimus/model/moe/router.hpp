@@ -15,7 +15,7 @@ struct RoutingStatistics {
 
 /// The choice made in forward. Recomputation reads it, never makes it again, so that a tie can not fall the other way in backward.
 struct Routing {
-  View p_TE;       ///< softmax of the logits over all experts
+  View p_TE;       ///< softmax of the logits over all experts; as lse and weight of the type MoeContext::wide
   View lse_T;      ///< log-sum-exp of the logits
   View index_TK;   ///< i32 chosen experts, largest probability first
   View weight_TK;  ///< what their outputs are multiplied with
@@ -25,7 +25,7 @@ struct Routing {
 /// Memory for the routing of T rows; the statistics outlive it.
 [[nodiscard]] Routing allocate_routing(const MoeContext& c, Index rows, const RoutingStatistics& statistics);
 
-/// Told the logits f32 [T, E] as they pass.
+/// Told the logits [T, E], of the type MoeContext::wide, as they pass.
 using LogitsProbe = std::function<void(ConstView logits_TE)>;
 
 ///   logits = x Wᵀ;   p = softmax(logits);   index = the K largest;   weight = p[index], divided by their sum if norm_topk_prob

@@ -46,7 +46,7 @@ void expect_any_split(const std::string& scope, Index size) {
   const auto all = whole.transformer.forward(rows.batch());
   const auto counts_span = whole.transformer.expert_counts();
   const std::vector<std::int64_t> counts(counts_span.begin(), counts_span.end());
-  const Transformer::GlobalCounts global = scope == "global_batch" ? Transformer::GlobalCounts{counts, 28} : Transformer::GlobalCounts{};
+  const GlobalExpertCounts global = scope == "global_batch" ? GlobalExpertCounts{counts, 28} : GlobalExpertCounts{};
   LossScale scale = test::scale_of(rows, 0.5, 0.1);
   whole.transformer.forward_backward(rows.batch(), scale, global);
 

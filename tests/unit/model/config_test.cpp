@@ -78,6 +78,12 @@ TEST(Presets, HaveThePublishedParameterCounts) {
   }
 }
 
+TEST(Presets, Mula7bIsTheDefaultButForItsTokenizer) {
+  ModelConfig preset = resolve({.preset = "mula-7b-a1b"});
+  preset.eos_token_id = preset.pad_token_id = std::nullopt;
+  EXPECT_EQ(preset, resolve({}));
+}
+
 TEST(Presets, TakeSingleFields) {
   const ModelConfig config = resolve({.preset = "mula-7b-a1b", .vocab_size = 257, .num_hidden_layers = 2, .num_attention_heads = 8});
   EXPECT_EQ(config.num_hidden_layers, 2);
