@@ -10,6 +10,7 @@
 
 #include "apps/optimus/commands.hpp"
 #include "apps/optimus/number_checks.hpp"
+#include "optimus/base/counted.hpp"
 #include "optimus/base/log.hpp"
 #include "optimus/checkpoint/checkpoint.hpp"
 
@@ -66,11 +67,11 @@ void print_table(const CheckpointContents& contents) {
   const auto row = [](std::string_view name, const auto& value) { fmt::print("{:<12} {}\n", name, value); };
   row("folder", info.folder.string());
   row("state", info.is_full_state ? "full: weights, master weights, moments" : "model only");
-  row("position", fmt::format("step {}, {} tokens, epoch {}, next sample {}, {} updates, {} steps skipped", p.step, p.tokens, p.epoch, p.next_sample,
-                              p.adam_step, p.nonfinite_steps));
+  row("position", fmt::format("step {}, {}, epoch {}, next sample {}, {}, {} skipped", p.step, counted(p.tokens, "token"), p.epoch, p.next_sample,
+                              counted(p.adam_step, "update"), counted(p.nonfinite_steps, "step")));
   row("weights", info.weights_dtype);
   row("layout", info.layout);
-  row("size", fmt::format("{} bytes in {} files", contents.bytes, contents.files.size()));
+  row("size", fmt::format("{} bytes in {}", contents.bytes, counted(contents.files.size(), "file")));
   std::size_t width = 6;
   for (const auto& tensor : contents.tensors) width = std::max(width, tensor.name.size());
   fmt::print("\n{:<{}}  {:<5} {:<20} {:>7} {:>15}\n", "tensor", width, "dtype", "shape", "chunks", "bytes");
@@ -96,8 +97,8 @@ ExitCode verify(const CheckpointCommand& command) {
     throw CheckpointError(message);
   }
   const CheckpointContents contents = read_contents(info.folder);
-  fmt::print("{} is whole: step {}, {} tensors, {} bytes in {} files\n", info.folder.string(), info.position.step, contents.tensors.size(), contents.bytes,
-             contents.files.size());
+  fmt::print("{} is whole: step {}, {}, {} bytes in {}\n", info.folder.string(), info.position.step, counted(contents.tensors.size(), "tensor"), contents.bytes,
+             counted(contents.files.size(), "file"));
   return ExitCode::kDone;
 }
 

@@ -9,6 +9,7 @@
 
 #include "apps/optimus/commands.hpp"
 #include "apps/optimus/number_checks.hpp"
+#include "optimus/base/counted.hpp"
 #include "optimus/data/dataset.hpp"
 #include "optimus/data/tokenizer.hpp"
 
@@ -71,7 +72,7 @@ void print_table(const DatasetInfo& info) {
   row("end of document", info.end_of_document >= 0 ? std::to_string(info.end_of_document) : "none");
   row("sequence length", info.sequence_length);
   row("seed", info.seed);
-  row("documents", fmt::format("{} ({} empty ones left out)", info.num_documents, info.num_empty_documents));
+  row("documents", fmt::format("{} ({} empty, left out)", info.num_documents, info.num_empty_documents));
   row("tokens", fmt::format("{} ({} dropped at the ends of files)", info.num_tokens, info.num_dropped_tokens));
   row("samples", info.num_samples);
   row("token type", info.token_type);
@@ -110,7 +111,7 @@ ExitCode verify(const DatasetCommand& command) {
   if (command.json) {
     fmt::print("{}\n", Json{{"valid", true}, {"shards", num_shards}, {"samples", dataset.info().num_samples}}.dump());
   } else {
-    fmt::print("{}: {} shards, {} samples: all checksums are right\n", command.folder, num_shards, dataset.info().num_samples);
+    fmt::print("{}: {}, {}: all checksums are right\n", command.folder, counted(num_shards, "shard"), counted(dataset.info().num_samples, "sample"));
   }
   return ExitCode::kDone;
 }

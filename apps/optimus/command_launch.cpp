@@ -16,6 +16,7 @@
 
 #include "apps/optimus/commands.hpp"
 #include "apps/optimus/number_checks.hpp"
+#include "optimus/base/counted.hpp"
 #include "optimus/base/log.hpp"
 #include "optimus/launch/process.hpp"
 #include "optimus/launch/signals.hpp"
@@ -115,8 +116,7 @@ launch::LaunchOptions options_of(const LaunchArguments& a, const std::string& se
   options.world = launch::resolve_world(a.world, options.hosts);
   options.starter = launch::find_starter(a.starter, variable("SLURM_JOB_ID").has_value());
   options.policy = a.policy;
-  log_info("[launch] {} host{} from {}; starter: {} ({})", options.hosts.size(), options.hosts.size() == 1 ? "" : "s", source, options.starter.program,
-           options.starter.version);
+  log_info("[launch] {} from {}; starter: {} ({})", counted(options.hosts.size(), "host"), source, options.starter.program, options.starter.version);
   return options;
 }
 

@@ -8,6 +8,7 @@
 
 #include "apps/optimus/commands.hpp"
 #include "apps/optimus/number_checks.hpp"
+#include "optimus/base/counted.hpp"
 #include "optimus/launch/marked.hpp"
 #include "optimus/launch/node_report.hpp"
 
@@ -29,7 +30,7 @@ ExitCode clean(const NodeArguments& a) {
   Index left = 0;
   const Index killed = launch::kill_marked(a.mark, 5, left);
   fmt::print("{}\n", killed);
-  if (left > 0) throw Error(fmt::format("[launch] {} processes cannot be ended", left));
+  if (left > 0) throw Error(fmt::format("[launch] {} cannot be ended", counted(left, "process")));
   return ExitCode::kDone;
 }
 

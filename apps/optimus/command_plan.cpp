@@ -14,6 +14,7 @@
 #include "apps/optimus/commands.hpp"
 #include "apps/optimus/number_checks.hpp"
 #include "apps/optimus/ranks.hpp"
+#include "optimus/base/counted.hpp"
 #include "optimus/model/stage.hpp"
 #include "optimus/pipeline/draw.hpp"
 #include "optimus/train/dry_run.hpp"
@@ -71,8 +72,8 @@ std::vector<Index> layers_of(const RunConfig& config, Index stage) {
 
 std::string schedule_text(const RunConfig& config, const Schedule& schedule, const StageTimes& times) {
   const Simulation simulation = simulate(schedule, times);
-  std::string text = fmt::format("{}: {} stages, {} chunk{} of layers on each, {} micro-batches\n\n{}\n", schedule.name, schedule.stages,
-                                 schedule.virtual_stages, schedule.virtual_stages > 1 ? "s" : "", schedule.micro_batches, draw(schedule, times));
+  std::string text = fmt::format("{}: {}, {} of layers on each, {}\n\n{}\n", schedule.name, counted(schedule.stages, "stage"),
+                                 counted(schedule.virtual_stages, "chunk"), counted(schedule.micro_batches, "micro-batch"), draw(schedule, times));
   text += fmt::format("bubble  {:.4f} of the time, if every chunk takes F {:g}, B {:g}, W {:g}; {:g} in all\n\n", simulation.bubble_fraction, times.forward,
                       times.backward_input, times.backward_weight, simulation.total);
   text += fmt::format("{:<8}{:<16}{:<24}{}\n", "stage", "layers", "activations at most", "activation slots");

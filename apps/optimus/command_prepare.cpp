@@ -9,6 +9,7 @@
 #include "apps/optimus/commands.hpp"
 #include "apps/optimus/number_checks.hpp"
 #include "apps/optimus/ranks.hpp"
+#include "optimus/base/counted.hpp"
 #include "optimus/base/log.hpp"
 #include "optimus/data/prepare.hpp"
 
@@ -43,10 +44,9 @@ void report(const PrepareResult& result, const std::string& folder) {
   } else {
     log_info("[prepare] {} is finished", folder);
   }
-  fmt::print(
-      "{}: {} samples of {} + 1 ids in {} shards; {} documents ({} empty ones left out), {} ids, {} of them dropped at the ends of files; vocabulary {}, {}\n",
-      folder, info.num_samples, info.sequence_length, info.shards.size(), info.num_documents, info.num_empty_documents, info.num_tokens,
-      info.num_dropped_tokens, info.vocab_size, info.token_type);
+  fmt::print("{}: {} of {} + 1 ids in {}; {} ({} empty, left out), {}, {} of them dropped at the ends of files; vocabulary {}, {}\n", folder,
+             counted(info.num_samples, "sample"), info.sequence_length, counted(info.shards.size(), "shard"), counted(info.num_documents, "document"),
+             info.num_empty_documents, counted(info.num_tokens, "id"), info.num_dropped_tokens, info.vocab_size, info.token_type);
 }
 
 ExitCode run(const PrepareOptions& options) {

@@ -10,6 +10,7 @@
 #include "apps/optimus/number_checks.hpp"
 #include "apps/optimus/ranks.hpp"
 #include "optimus/backend/cpu/cpu_backend.hpp"
+#include "optimus/base/counted.hpp"
 #include "optimus/base/log.hpp"
 #include "optimus/comm/agree_on.hpp"
 #include "optimus/train/dry_run.hpp"
@@ -58,7 +59,7 @@ ExitCode pretrain(const PretrainArguments& a, const Ranks& ranks) {
   ranks.set_time_limit(config.fault_tolerance.watchdog_s);
   const int threads = choose_threads(world);
   const auto backend = make_cpu_backend(threads);
-  if (world.rank() == 0) log_info("{} ranks, each on {}", world.size(), backend->description());
+  if (world.rank() == 0) log_info("{}{} on {}", counted(world.size(), "rank"), world.size() > 1 ? ", each" : "", backend->description());
   Trainer trainer(config, world, *backend, peak_of_all(world, config, threads));
   return trainer.run();
 }

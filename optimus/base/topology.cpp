@@ -11,6 +11,7 @@
 #include <sstream>
 #include <thread>
 
+#include "optimus/base/counted.hpp"
 #include "optimus/base/error.hpp"
 #include "optimus/base/system_files.hpp"
 
@@ -51,8 +52,6 @@ std::string as_list(const hwloc_bitmap_s* set) {
   std::free(text);
   return result;
 }
-
-std::string counted(Index count, const char* noun) { return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s"); }
 
 }  // namespace
 

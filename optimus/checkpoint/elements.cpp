@@ -5,6 +5,8 @@
 #include <bit>
 #include <cstring>
 
+#include "optimus/base/counted.hpp"
+
 namespace optimus {
 namespace {
 
@@ -25,7 +27,7 @@ std::optional<Index> find_exponent(const std::byte* data, Index count, Bits expo
 }
 
 void check_counts(ConstView input, ConstView out) {
-  if (input.count() != out.count()) throw ShapeError(fmt::format("[checkpoint] {} elements converted into {}", input.count(), out.count()));
+  if (input.count() != out.count()) throw ShapeError(fmt::format("[checkpoint] {} converted into {}", counted(input.count(), "element"), out.count()));
 }
 
 }  // namespace

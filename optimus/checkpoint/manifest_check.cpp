@@ -1,6 +1,7 @@
 // What a manifest promises against what is there.
 #include <fmt/format.h>
 
+#include "optimus/base/counted.hpp"
 #include "optimus/base/file.hpp"
 #include "optimus/checkpoint/manifest.hpp"
 #include "optimus/checkpoint/read_file.hpp"
@@ -46,7 +47,7 @@ std::string size_problem(const std::filesystem::path& folder, const StoredFile& 
   if (!std::filesystem::is_regular_file(path, code)) return fmt::format("{} is missing", path.string());
   const auto bytes = static_cast<Index>(std::filesystem::file_size(path, code));
   if (code) return fmt::format("{}: {}", path.string(), code.message());
-  if (bytes != file.bytes) return fmt::format("{} has {} bytes instead of {}", path.string(), bytes, file.bytes);
+  if (bytes != file.bytes) return fmt::format("{} has {} instead of {}", path.string(), counted(bytes, "byte"), file.bytes);
   return "";
 }
 

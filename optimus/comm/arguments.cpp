@@ -4,11 +4,13 @@
 
 #include <algorithm>
 
+#include "optimus/base/counted.hpp"
+
 namespace optimus::arguments {
 namespace {
 
 [[noreturn]] void reject(const Communicator& comm, const char* collective, const std::string& what) {
-  throw ShapeError(fmt::format("[comm] {} over {} ({} members): {}", collective, comm.name(), comm.size(), what));
+  throw ShapeError(fmt::format("[comm] {} over {} ({}): {}", collective, comm.name(), counted(comm.size(), "member"), what));
 }
 
 void check_dtypes(const Communicator& comm, const char* collective, ConstView input, ConstView output) {
@@ -16,7 +18,7 @@ void check_dtypes(const Communicator& comm, const char* collective, ConstView in
 }
 
 Index sum_of(const Communicator& comm, const char* collective, std::span<const Index> counts) {
-  if (static_cast<Index>(counts.size()) != comm.size()) reject(comm, collective, fmt::format("{} counts; one for each member is needed", counts.size()));
+  if (static_cast<Index>(counts.size()) != comm.size()) reject(comm, collective, counted(counts.size(), "count") + "; one for each member is needed");
   Index sum = 0;
   for (const Index count : counts) {
     if (count < 0) reject(comm, collective, fmt::format("a count is {}", count));
@@ -30,39 +32,42 @@ Index sum_of(const Communicator& comm, const char* collective, std::span<const I
 void check_reduce_scatter(const Communicator& comm, ConstView input, ConstView output) {
   check_dtypes(comm, "reduce_scatter", input, output);
   if (input.count() != checked_mul(output.count(), comm.size()))
-    reject(comm, "reduce_scatter", fmt::format("input has {} elements, output {}; input must be one output for each member", input.count(), output.count()));
+    reject(comm, "reduce_scatter",
+           fmt::format("input has {}, output {}; input must be one output for each member", counted(input.count(), "element"), output.count()));
 }
 
 void check_reduce_scatter_v(const Communicator& comm, ConstView input, ConstView output, std::span<const Index> counts) {
   check_dtypes(comm, "reduce_scatter_v", input, output);
   const Index total = sum_of(comm, "reduce_scatter_v", counts), mine = counts[static_cast<std::size_t>(comm.rank())];
-  if (input.count() != total) reject(comm, "reduce_scatter_v", fmt::format("input has {} elements, the counts add up to {}", input.count(), total));
+  if (input.count() != total) reject(comm, "reduce_scatter_v", fmt::format("input has {}, the counts add up to {}", counted(input.count(), "element"), total));
   if (output.count() != mine)
-    reject(comm, "reduce_scatter_v", fmt::format("output has {} elements, the count of member {} is {}", output.count(), comm.rank(), mine));
+    reject(comm, "reduce_scatter_v", fmt::format("output has {}, the count of member {} is {}", counted(output.count(), "element"), comm.rank(), mine));
 }
 
 void check_all_gather(const Communicator& comm, ConstView input, ConstView output) {
   check_dtypes(comm, "all_gather", input, output);
   if (output.count() != checked_mul(input.count(), comm.size()))
-    reject(comm, "all_gather", fmt::format("input has {} elements, output {}; output must be one input for each member", input.count(), output.count()));
+    reject(comm, "all_gather",
+           fmt::format("input has {}, output {}; output must be one input for each member", counted(input.count(), "element"), output.count()));
 }
 
 void check_all_gather_v(const Communicator& comm, ConstView input, ConstView output, std::span<const Index> counts) {
   check_dtypes(comm, "all_gather_v", input, output);
   const Index total = sum_of(comm, "all_gather_v", counts), mine = counts[static_cast<std::size_t>(comm.rank())];
-  if (input.count() != mine) reject(comm, "all_gather_v", fmt::format("input has {} elements, the count of member {} is {}", input.count(), comm.rank(), mine));
-  if (output.count() != total) reject(comm, "all_gather_v", fmt::format("output has {} elements, the counts add up to {}", output.count(), total));
+  if (input.count() != mine)
+    reject(comm, "all_gather_v", fmt::format("input has {}, the count of member {} is {}", counted(input.count(), "element"), comm.rank(), mine));
+  if (output.count() != total) reject(comm, "all_gather_v", fmt::format("output has {}, the counts add up to {}", counted(output.count(), "element"), total));
 }
 
 void check_all_to_all_v(const Communicator& comm, ConstView input, std::span<const Index> send_counts, ConstView output, std::span<const Index> recv_counts) {
   check_dtypes(comm, "all_to_all_v", input, output);
   const Index sent = sum_of(comm, "all_to_all_v", send_counts), received = sum_of(comm, "all_to_all_v", recv_counts);
-  if (input.count() != sent) reject(comm, "all_to_all_v", fmt::format("input has {} elements, the send counts add up to {}", input.count(), sent));
+  if (input.count() != sent) reject(comm, "all_to_all_v", fmt::format("input has {}, the send counts add up to {}", counted(input.count(), "element"), sent));
   if (output.count() != received)
-    reject(comm, "all_to_all_v", fmt::format("output has {} elements, the receive counts add up to {}", output.count(), received));
+    reject(comm, "all_to_all_v", fmt::format("output has {}, the receive counts add up to {}", counted(output.count(), "element"), received));
   const auto me = static_cast<std::size_t>(comm.rank());
   if (send_counts[me] != recv_counts[me])
-    reject(comm, "all_to_all_v", fmt::format("member {} sends itself {} elements but receives {}", comm.rank(), send_counts[me], recv_counts[me]));
+    reject(comm, "all_to_all_v", fmt::format("member {} sends itself {} but receives {}", comm.rank(), counted(send_counts[me], "element"), recv_counts[me]));
 }
 
 void check_member(const Communicator& comm, const char* collective, Index member) {

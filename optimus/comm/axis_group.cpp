@@ -4,6 +4,8 @@
 
 #include <vector>
 
+#include "optimus/base/counted.hpp"
+
 namespace optimus {
 
 std::string_view axis_name(Axis axis) {
@@ -20,7 +22,8 @@ std::string_view axis_name(Axis axis) {
 }
 
 std::unique_ptr<Communicator> make_axis_group(Communicator& world, const Mesh& mesh, Axis axis) {
-  if (world.size() != mesh.world()) throw ConfigError(fmt::format("[comm] the mesh was made for {} ranks, {} were started", mesh.world(), world.size()));
+  if (world.size() != mesh.world())
+    throw ConfigError(fmt::format("[comm] the mesh was made for {}, {} were started", counted(mesh.world(), "rank"), world.size()));
   std::vector<Index> members;
   members.reserve(static_cast<std::size_t>(mesh.group_size(axis)));
   for (Index m = 0; m < mesh.group_size(axis); ++m) members.push_back(mesh.member_rank(world.rank(), axis, m));

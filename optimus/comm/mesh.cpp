@@ -40,9 +40,8 @@ void validate(const ParallelConfig& c, Problems& problems) {
   Index num_stages = c.pp;
   const bool is_absurd = c.pipeline_schedule == "interleaved" && __builtin_mul_overflow(c.pp, c.virtual_stages, &num_stages);
   if (!c.layers_per_stage.empty() && (is_absurd || static_cast<Index>(c.layers_per_stage.size()) != num_stages))
-    problems.add("parallel.layers_per_stage",
-                 fmt::format("{} for {}; give one for each stage or none", counted(static_cast<Index>(c.layers_per_stage.size()), "number"),
-                             is_absurd ? "more stages than can be counted" : counted(num_stages, "stage")));
+    problems.add("parallel.layers_per_stage", fmt::format("{} for {}; give one for each stage or none", counted(c.layers_per_stage.size(), "number"),
+                                                          is_absurd ? "more stages than can be counted" : counted(num_stages, "stage")));
 }
 
 void validate_layout(const ParallelConfig& c, Index world, Problems& problems) {

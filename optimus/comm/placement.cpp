@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "optimus/base/counted.hpp"
+
 namespace optimus {
 namespace {
 
@@ -20,7 +22,8 @@ IndexRange even_part(const ParamSpec& spec, int dim, Index parts, Index part) {
 
 IndexRange part_of_heads(const ParamSpec& spec, int dim, Index tp, Index tp_rank) {
   const Index heads = spec.tp_heads, head_size = spec.shape[dim] / heads;
-  if (heads % tp != 0 && tp % heads != 0) throw ConfigError(fmt::format("[mesh] {}: {} heads cannot be divided over {} ranks", spec.name, heads, tp));
+  if (heads % tp != 0 && tp % heads != 0)
+    throw ConfigError(fmt::format("[mesh] {}: {} cannot be divided over {}", spec.name, counted(heads, "head"), counted(tp, "rank")));
   const Index count = std::max<Index>(1, heads / tp);
   return {.begin = (heads >= tp ? tp_rank * count : tp_rank / (tp / heads)) * head_size, .count = count * head_size};
 }

@@ -9,7 +9,7 @@ namespace optimus {
 std::string cut_problem(Index num_layers, Index num_chunks, const std::vector<Index>& layers_per_stage) {
   if (layers_per_stage.empty()) return {};
   if (static_cast<Index>(layers_per_stage.size()) != num_chunks)
-    return fmt::format("has {} for {}", counted(static_cast<Index>(layers_per_stage.size()), "number"), counted(num_chunks, "stage"));
+    return fmt::format("has {} for {}", counted(layers_per_stage.size(), "number"), counted(num_chunks, "stage"));
   Index sum = 0;
   for (std::size_t s = 0; s < layers_per_stage.size(); ++s) {
     if (layers_per_stage[s] < 0) return fmt::format("gives stage {} {} layers", s, layers_per_stage[s]);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "optimus/base/counted.hpp"
 #include "optimus/base/file.hpp"
 #include "optimus/config/key_path.hpp"
 #include "optimus/config/suggest.hpp"
@@ -155,7 +156,7 @@ void ConfigSource::report_unknown(const std::string& path, const std::string& pa
 
 void ConfigSource::throw_if_problems() const {
   if (problems_.empty()) return;
-  std::string message = fmt::format("[config] {} problem{} in the configuration ({}):", problems_.size(), problems_.size() == 1 ? "" : "s", name_);
+  std::string message = fmt::format("[config] {} in the configuration ({}):", counted(problems_.size(), "problem"), name_);
   for (std::size_t i = 0; i < problems_.size(); ++i) message += fmt::format("\n  {}. {}", i + 1, problems_[i]);
   throw ConfigError(message);
 }

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "optimus/base/check.hpp"
+#include "optimus/base/counted.hpp"
 #include "optimus/base/hash.hpp"
 #include "optimus/data/data_files.hpp"
 #include "optimus/data/dataset_file.hpp"
@@ -33,7 +34,8 @@ MappedFile map_shard(const fs::path& path) {
 Index check_shard(const MappedFile& file, const fs::path& path, const ShardInfo& shard, const DatasetInfo& info) {
   const auto bytes = static_cast<Index>(file.bytes().size());
   if (bytes != shard.bytes)
-    throw DataError(fmt::format("[dataset] {}: has {} bytes, {} says {}: cut off or of another dataset", path.string(), bytes, kDatasetFileName, shard.bytes));
+    throw DataError(
+        fmt::format("[dataset] {}: has {}, {} says {}: cut off or of another dataset", path.string(), counted(bytes, "byte"), kDatasetFileName, shard.bytes));
   const NpyHeader header = parse_npy_header(file.bytes(), path);
   const std::string dtype = fmt::format("<u{}", info.token_bytes);
   const std::vector<Index> shape{shard.num_samples, info.sequence_length + 1};

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "optimus/base/counted.hpp"
 #include "optimus/base/error.hpp"
 #include "optimus/data/data_files.hpp"
 
@@ -65,7 +66,7 @@ void check(const fs::path& path, const DatasetInfo& info) {
     if (shard.num_samples < 0 || shard.file.find("..") != std::string::npos) fail(path, "describes an impossible shard");
     samples = checked_add(samples, shard.num_samples);
   }
-  if (samples != info.num_samples) fail(path, fmt::format("says {} samples, but its shards hold {}", info.num_samples, samples));
+  if (samples != info.num_samples) fail(path, fmt::format("says {}, but its shards hold {}", counted(info.num_samples, "sample"), samples));
   for (const Index count : {info.num_documents, info.num_empty_documents, info.num_tokens, info.num_dropped_tokens}) {
     if (count < 0) fail(path, fmt::format("says {} documents or tokens", count));
   }

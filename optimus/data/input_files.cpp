@@ -10,6 +10,7 @@
 #include <optional>
 #include <system_error>
 
+#include "optimus/base/counted.hpp"
 #include "optimus/base/error.hpp"
 #include "optimus/base/log.hpp"
 
@@ -78,7 +79,7 @@ void add_folder(const fs::path& folder, const fs::path& excluded, std::vector<In
   } catch (const fs::filesystem_error& error) {
     throw DataError(fmt::format("[prepare] cannot list {}: {}", folder.string(), error.code().message()));
   }
-  if (passed_over > 0) log_info("[prepare] {}: {} files passed over: hidden, or of another kind than {}", folder.string(), passed_over, kKinds);
+  if (passed_over > 0) log_info("[prepare] {}: {} passed over: hidden, or of another kind than {}", folder.string(), counted(passed_over, "file"), kKinds);
   std::sort(found.begin(), found.end(), [](const fs::path& a, const fs::path& b) { return a.native() < b.native(); });
   for (const fs::path& path : found) add_file(path, files);
 }

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "optimus/base/counted.hpp"
 #include "optimus/base/file.hpp"
 #include "optimus/base/folder_lock.hpp"
 #include "optimus/base/log.hpp"
@@ -91,7 +92,7 @@ class Preparation {
       }
       if (is_first() && !todo.empty()) {
         remove_shard_records(work_);
-        log_info("[prepare] {} input files in {} parts, {} to do", plan_.files.size(), plan_.parts.size(), todo.size());
+        log_info("[prepare] {} in {}, {} to do", counted(plan_.files.size(), "input file"), counted(plan_.parts.size(), "part"), todo.size());
       }
     });
     agree(comm_, [&] {
@@ -123,7 +124,7 @@ class Preparation {
         tokens_.push_back(file);
       }
     }
-    if (info.num_tokens == 0) throw DataError(fmt::format("[prepare] the corpus is empty: {} files without a token", plan_.files.size()));
+    if (info.num_tokens == 0) throw DataError(fmt::format("[prepare] the corpus is empty: {} without a token", counted(plan_.files.size(), "file")));
     info.vocab_size = plan_.tokenizer ? plan_.tokenizer->vocab_size() : options_.vocab_size > 0 ? options_.vocab_size : largest_id + 1;
     if (plan_.end_of_document >= info.vocab_size) {
       throw DataError(
@@ -132,9 +133,9 @@ class Preparation {
     samples_ = std::make_unique<CorpusSamples>(plan_.files, plan_.parts, tokens_, work_, plan_.token_type, plan_.raw_type, options_.sequence_length);
     if (samples_->size() == 0) {
       throw DataError(
-          fmt::format("[prepare] no input file has the {} ids that one sample needs ({} ids in {} files); take a smaller --sequence-length or put the "
+          fmt::format("[prepare] no input file has the {} ids that one sample needs ({} in {}); take a smaller --sequence-length or put the "
                       "documents into one .jsonl file",
-                      options_.sequence_length + 1, info.num_tokens, plan_.files.size()));
+                      options_.sequence_length + 1, counted(info.num_tokens, "id"), counted(plan_.files.size(), "file")));
     }
     info.tokenizer = plan_.tokenizer ? plan_.tokenizer->name() : "none";
     info.tokenizer_checksum = plan_.tokenizer ? plan_.tokenizer->checksum() : "";

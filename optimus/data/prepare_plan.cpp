@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "optimus/base/counted.hpp"
 #include "optimus/base/hash.hpp"
 
 namespace optimus {
@@ -86,7 +87,7 @@ PreparePlan make_prepare_plan(const PrepareOptions& o) {
                     {"document separator", o.separator == DocumentSeparator::kBlankLine ? "blank-line" : "none"},
                     {"bin dtype", o.bin_dtype},
                     {"shard tokens", std::to_string(o.shard_tokens)},
-                    {"input", fmt::format("{} files, {} bytes, names and sizes {}", plan.files.size(), bytes, hash_of(plan.files))}};
+                    {"input", fmt::format("{}, {} bytes, names and sizes {}", counted(plan.files.size(), "file"), bytes, hash_of(plan.files))}};
   return plan;
 }
 

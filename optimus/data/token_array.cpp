@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "optimus/base/counted.hpp"
 #include "optimus/base/error.hpp"
 #include "optimus/data/npy.hpp"
 
@@ -78,7 +79,7 @@ TokenArray TokenArray::open_npy(const std::filesystem::path& path) {
   const TokenType type = type_of(header.dtype, path);
   const Index size = header.shape[0], held = static_cast<Index>(file.bytes().size()) - header.data_offset;
   if (size > held / token_type_bytes(type) || size * token_type_bytes(type) != held) {
-    fail(path, fmt::format("its header says {} elements of {} bytes, but {} bytes follow it", size, token_type_bytes(type), held));
+    fail(path, fmt::format("its header says {} of {} bytes, but {} bytes follow it", counted(size, "element"), token_type_bytes(type), held));
   }
   return {std::move(file), header.data_offset, size, type};
 }
@@ -86,7 +87,7 @@ TokenArray TokenArray::open_npy(const std::filesystem::path& path) {
 TokenArray TokenArray::open_raw(const std::filesystem::path& path, TokenType type) {
   MappedFile file = map_input(path);
   const auto bytes = static_cast<Index>(file.bytes().size());
-  if (bytes % token_type_bytes(type) != 0) fail(path, fmt::format("{} bytes are no whole number of {} ids", bytes, token_type_name(type)));
+  if (bytes % token_type_bytes(type) != 0) fail(path, fmt::format("a size of {} is no whole number of {} ids", counted(bytes, "byte"), token_type_name(type)));
   return {std::move(file), 0, bytes / token_type_bytes(type), type};
 }
 

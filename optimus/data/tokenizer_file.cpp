@@ -4,6 +4,7 @@
 
 #include <unordered_map>
 
+#include "optimus/base/counted.hpp"
 #include "optimus/base/hash.hpp"
 #include "optimus/base/log.hpp"
 #include "optimus/data/byte_alphabet.hpp"
@@ -37,7 +38,7 @@ class Vocabulary {
       if (static_cast<std::size_t>(id) < ids_.size()) continue;
       std::int32_t hole = 0;
       while (owners_.contains(hole)) ++hole;
-      where.fail(fmt::format("{} tokens, but the id {} has none while {} has {}", ids_.size(), hole, JsonNode::quoted(token), id));
+      where.fail(fmt::format("{}, but the id {} has none while {} has {}", counted(ids_.size(), "token"), hole, JsonNode::quoted(token), id));
     }
     for (const auto& [token, id] : ids_) file_.tokens[static_cast<std::size_t>(id)] = token;
   }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "optimus/base/counted.hpp"
 #include "optimus/data/byte_stream.hpp"
 #include "optimus/data/json_line.hpp"
 
@@ -89,8 +90,8 @@ EncodedRequest encode_request(const Tokenizer& tokenizer, const LikelihoodReques
   result.continuation_tokens = static_cast<Index>(continuation.size());
   if (continuation.empty()) throw DataError(fmt::format("[eval] {}: the continuation adds no token: nothing to score", request.origin));
   if (result.continuation_tokens > max_positions) {
-    throw DataError(
-        fmt::format("[eval] {}: the continuation has {} tokens, the model {} positions", request.origin, result.continuation_tokens, max_positions));
+    throw DataError(fmt::format("[eval] {}: the continuation has {}, the model {}", request.origin, counted(result.continuation_tokens, "token"),
+                                counted(max_positions, "position")));
   }
   result.ids.insert(result.ids.end(), continuation.begin(), continuation.end());
   const Index surplus = static_cast<Index>(result.ids.size()) - (max_positions + 1);

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "optimus/base/counted.hpp"
 #include "optimus/base/error.hpp"
 #include "optimus/base/file.hpp"
 #include "optimus/base/timer.hpp"
@@ -102,9 +103,9 @@ bool lacks_run_folder(const NodeReport& report, const NodeNeeds& needs) { return
 
 std::string problem_of(const NodeReport& report, const NodeNeeds& needs) {
   if (report.wrong_rounds > 0)
-    return fmt::format("computes wrong: {} of {} rounds of the self-test on {} threads gave another result", report.wrong_rounds, report.rounds,
-                       report.threads);
-  if (report.unkillable > 0) return fmt::format("{} processes of an earlier run cannot be ended there", report.unkillable);
+    return fmt::format("computes wrong: {} of {} of the self-test on {} gave another result", report.wrong_rounds, counted(report.rounds, "round"),
+                       counted(report.threads, "thread"));
+  if (report.unkillable > 0) return counted(report.unkillable, "process") + " of an earlier run cannot be ended there";
   if (!report.write_problem.empty()) return report.write_problem;
   if (report.disk_free_bytes < needs.disk_bytes)
     return fmt::format("{} free in {}, a checkpoint takes {}", gib(report.disk_free_bytes), needs.run_dir, gib(needs.disk_bytes));

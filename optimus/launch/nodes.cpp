@@ -6,6 +6,7 @@
 #include <array>
 #include <charconv>
 
+#include "optimus/base/counted.hpp"
 #include "optimus/base/error.hpp"
 #include "optimus/launch/process.hpp"
 
@@ -95,7 +96,7 @@ std::vector<std::string> clean_nodes(const Agent& agent, const std::vector<std::
     const auto count = parse_count(results[i].out);
     if (!problem.empty()) lines.push_back(fmt::format("{} {}: processes may be left there", hosts[i], problem));
     else if (!count) lines.push_back(fmt::format("{} does not say how many processes were left: some may still be", hosts[i]));
-    else if (*count > 0) lines.push_back(fmt::format("{}: {} processes of the run were still there and have been killed", hosts[i], *count));
+    else if (*count > 0) lines.push_back(fmt::format("{}: {} of the run, still there, killed", hosts[i], counted(*count, "process")));
   }
   return lines;
 }

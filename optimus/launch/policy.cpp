@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "optimus/base/counted.hpp"
+
 namespace optimus::launch {
 namespace {
 
@@ -53,8 +55,8 @@ Decision Policy::after(const Diagnosis& d, const std::map<std::string, std::stri
   furthest_step_ = std::max(furthest_step_, d.step);
   budget_.use(now_s);
   decision.delay_s = backoff_s(consecutive_, options_.first_delay_s, options_.longest_delay_s);
-  decision.lines.push_back(fmt::format("restart {} of at most {} in {:.0f} s: {} ranks on {} node{}", budget_.used(), options_.max_restarts, decision.delay_s,
-                                       world_.ranks(), world_.nodes, world_.nodes == 1 ? "" : "s"));
+  decision.lines.push_back(fmt::format("restart {} of at most {} in {:.0f} s: {} on {}", budget_.used(), options_.max_restarts, decision.delay_s,
+                                       counted(world_.ranks(), "rank"), counted(world_.nodes, "node")));
   return decision;
 }
 
@@ -101,8 +103,9 @@ bool Policy::is_repeated(const Diagnosis& d, Decision& decision) {
 
 bool Policy::is_out_of_budget(const Diagnosis& d, double now_s, Decision& decision) {
   std::string words;
-  if (budget_.is_used_up()) words = fmt::format("{} restarts are all that --max-restarts allows", options_.max_restarts);
-  else if (budget_.is_hour_full(now_s)) words = fmt::format("{} restarts within an hour are all that --restarts-per-hour allows", options_.restarts_per_hour);
+  if (budget_.is_used_up()) words = fmt::format("--max-restarts allows no more than {}", counted(options_.max_restarts, "restart"));
+  else if (budget_.is_hour_full(now_s))
+    words = fmt::format("--restarts-per-hour allows no more than {} within an hour", counted(options_.restarts_per_hour, "restart"));
   if (words.empty()) return false;
   decision.is_over = true;
   decision.code = d.code;
@@ -153,15 +156,16 @@ bool Policy::shrink(Decision& decision) {
   if (smaller.nodes == 0) {
     decision.is_over = true;
     decision.code = ExitCode::kNoSpareNode;
-    std::string words = fmt::format("no buffer node is left: {} of {} nodes can be used", left, world_.nodes);
+    std::string words = fmt::format("no buffer node is left: {} of {} can be used", left, counted(world_.nodes, "node"));
     if (!options_.may_shrink) words += ". Start again with other nodes, or let the run go on with fewer by --allow-shrink";
     else if (refused.empty()) words += ", and the run cannot go on with none. Start again with other nodes";
     else words += fmt::format(", and the configuration does not fit fewer. Start again with other nodes, or another batch.global_batch:{}", refused);
     decision.lines.push_back(words + "; the last checkpoint is intact");
     return false;
   }
-  decision.lines.push_back(fmt::format("no buffer node is left: the run goes on with {} nodes ({} ranks) instead of {}, with the same global batch{}",
-                                       smaller.nodes, smaller.ranks(), world_.nodes, refused.empty() ? "" : "; more do not fit:" + refused));
+  decision.lines.push_back(fmt::format("no buffer node is left: the run goes on with {} ({}) instead of {}, with the same global batch{}",
+                                       counted(smaller.nodes, "node"), counted(smaller.ranks(), "rank"), world_.nodes,
+                                       refused.empty() ? "" : "; more do not fit:" + refused));
   spares_.insert(spares_.end(), active_.begin() + static_cast<std::ptrdiff_t>(smaller.nodes), active_.end());
   active_.resize(static_cast<std::size_t>(smaller.nodes));
   world_ = smaller;

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <map>
 
+#include "optimus/base/counted.hpp"
 #include "optimus/base/file.hpp"
 #include "optimus/base/folder_lock.hpp"
 #include "optimus/base/log.hpp"
@@ -66,7 +67,7 @@ class Supervisor {
       if (!health.problem.empty()) unfit[health.host] = health.problem;
       else own_names_[health.host] = health.report.host;
       if (health.report.killed > 0)
-        log_warning("[launch] {}: {} processes of an earlier start were still there and have been killed", health.host, health.report.killed);
+        log_warning("[launch] {}: {} of an earlier start, still there, killed", health.host, counted(health.report.killed, "process"));
     }
     if (std::all_of(healths.begin(), healths.end(), [](const NodeHealth& health) { return health.lacks_run_folder; }))
       throw FileError(fmt::format("[launch] no node can use the run folder, so it is none of theirs: {}; make room or choose another run.dir, then start again",
@@ -75,8 +76,7 @@ class Supervisor {
   }
 
   void choose_nodes() {
-    log_info("[launch] examining {} node{}: memory, disk, {} s of computing", options_.hosts.size(), options_.hosts.size() == 1 ? "" : "s",
-             options_.self_test_s);
+    log_info("[launch] examining {}: memory, disk, {} s of computing", counted(options_.hosts.size(), "node"), options_.self_test_s);
     const auto unfit = examine(options_.hosts);
     for (const auto& [name, problem] : unfit) log_warning("[launch] node {} is left out: {}", name, problem);
     std::vector<Host> fit = options_.hosts;
@@ -85,8 +85,8 @@ class Supervisor {
     if (static_cast<Index>(fit.size()) < world.nodes) world = smaller_world(fit, unfit);
     options_.world = world;
     policy_.emplace(fit, world, options_.policy);
-    log_info("[launch] {} ranks on {} node{}: {}; {} buffer node{}", world.ranks(), world.nodes, world.nodes == 1 ? "" : "s",
-             fmt::join(names_of(policy_->active()), ", "), policy_->spares().size(), policy_->spares().size() == 1 ? "" : "s");
+    log_info("[launch] {} on {}: {}; {}", counted(world.ranks(), "rank"), counted(world.nodes, "node"), fmt::join(names_of(policy_->active()), ", "),
+             counted(policy_->spares().size(), "buffer node"));
   }
 
   /// At the start already too few nodes are fit.
@@ -96,10 +96,11 @@ class Supervisor {
     World world{.nodes = 0};
     if (options_.policy.may_shrink) world = largest_fitting_world(static_cast<Index>(fit.size()), wanted.ranks_per_node, options_.policy.problem_with, refused);
     if (world.nodes > 0) {
-      log_warning("[launch] the run starts with {} nodes ({} ranks) instead of {}, with the same global batch", world.nodes, world.ranks(), wanted.nodes);
+      log_warning("[launch] the run starts with {} ({}) instead of {}, with the same global batch", counted(world.nodes, "node"),
+                  counted(world.ranks(), "rank"), wanted.nodes);
       return world;
     }
-    std::string text = fmt::format("[launch] {} nodes are asked for, {} can be used:", wanted.nodes, fit.size());
+    std::string text = fmt::format("[launch] the run needs {}, {} can be used:", counted(wanted.nodes, "node"), fit.size());
     for (const auto& [name, problem] : unfit) text += fmt::format("\n  {}: {}", name, problem);
     throw Error(text + refused, ExitCode::kNoSpareNode);
   }
@@ -150,8 +151,8 @@ class Supervisor {
     const auto other = std::find_if(facts_.save_signals.begin(), facts_.save_signals.end(), [&](int number) { return number != signal; });
     const int number = other != facts_.save_signals.end() ? *other : facts_.save_signals.front();
     const auto [reached, unanswered] = signal_nodes(options_.agent, names_of(policy_->active()), mark_, number, kCallLimit_s);
-    log_info("[launch] signal {}: {} processes have been asked to save and end; a second signal ends them at once", signal, reached);
-    if (unanswered > 0) log_warning("[launch] {} nodes did not answer: their processes may not have been asked", unanswered);
+    log_info("[launch] signal {}: {} asked to save and end; a second signal ends them at once", signal, counted(reached, "process"));
+    if (unanswered > 0) log_warning("[launch] no answer from {}: the processes there may not have been asked", counted(unanswered, "node"));
     if (reached == 0 && unanswered == 0) attempt.end_now();  // it has not begun
   }
 

@@ -4,13 +4,15 @@
 
 #include <algorithm>
 
+#include "optimus/base/counted.hpp"
 #include "optimus/base/error.hpp"
 
 namespace optimus::launch {
 namespace {
 
 Index divided(Index ranks, Index by, const char* what) {
-  if (ranks % by != 0) throw ConfigError(fmt::format("[launch] {} ranks cannot be divided over {} {}; change --ranks or the division", ranks, by, what));
+  if (ranks % by != 0)
+    throw ConfigError(fmt::format("[launch] {} cannot be divided over {} {}; change --ranks or the division", counted(ranks, "rank"), by, what));
   return ranks / by;
 }
 
@@ -22,7 +24,7 @@ World spread(Index ranks, const std::vector<Host>& hosts) {
   const bool has_equal_slots = slots > 0 && std::all_of(hosts.begin(), hosts.end(), [&](const Host& host) { return host.slots == slots; });
   if (has_equal_slots && ranks % slots == 0 && ranks / slots <= count) return {.nodes = ranks / slots, .ranks_per_node = slots};
   if (ranks % count == 0) return {.nodes = count, .ranks_per_node = ranks / count};
-  throw ConfigError(fmt::format("[launch] it is not clear how {} ranks spread over {} hosts; give --nodes or --ranks-per-node", ranks, count));
+  throw ConfigError(fmt::format("[launch] it is not clear how {} spread over {} hosts; give --nodes or --ranks-per-node", counted(ranks, "rank"), count));
 }
 
 }  // namespace
@@ -38,7 +40,7 @@ World resolve_world(const WorldRequest& r, const std::vector<Host>& hosts) {
     throw ConfigError(
         fmt::format("[launch] --nodes {} x --ranks-per-node {} is {}, but --ranks is {}", world.nodes, world.ranks_per_node, world.ranks(), r.ranks));
   if (world.nodes > static_cast<Index>(hosts.size()))
-    throw ConfigError(fmt::format("[launch] {} nodes are asked for, the list of hosts has {}", world.nodes, hosts.size()));
+    throw ConfigError(fmt::format("[launch] the run needs {}, the list of hosts has {}", counted(world.nodes, "node"), hosts.size()));
   return world;
 }
 
@@ -46,7 +48,7 @@ World largest_fitting_world(Index nodes, Index ranks_per_node, const std::functi
   for (Index n = nodes; n > 0; --n) {
     const std::string problem = problem_with(n * ranks_per_node);
     if (problem.empty()) return {n, ranks_per_node};
-    refused += fmt::format("\n  {} nodes ({} ranks): {}", n, n * ranks_per_node, problem);
+    refused += fmt::format("\n  {} ({}): {}", counted(n, "node"), counted(n * ranks_per_node, "rank"), problem);
   }
   return {0, ranks_per_node};
 }

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <limits>
 
+#include "optimus/base/counted.hpp"
+
 namespace optimus {
 namespace {
 
@@ -40,7 +42,8 @@ void check_sizes(const ModelConfig& config, const ReportField& report) {
   if (!config.is_moe) return;
   if (config.num_experts > kMostExperts) report("num_experts", fmt::format("{} is more than {}", config.num_experts, kMostExperts));
   else if (config.num_hidden_layers <= kMostLayers && config.num_hidden_layers * config.num_experts > kMostExpertsInAll)
-    report("num_experts", fmt::format("{} in each of {} layers are more than {} in all", config.num_experts, config.num_hidden_layers, kMostExpertsInAll));
+    report("num_experts",
+           fmt::format("{} in each of {} are more than {} in all", config.num_experts, counted(config.num_hidden_layers, "layer"), kMostExpertsInAll));
 }
 
 /// Parameters and their bytes must be countable.

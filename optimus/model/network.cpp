@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "optimus/base/check.hpp"
+#include "optimus/base/counted.hpp"
 #include "optimus/model/embedding.hpp"
 #include "optimus/ops/loss.hpp"
 #include "optimus/ops/misc.hpp"
@@ -43,14 +44,16 @@ void Network::check(const MicroBatch& batch) const {
   const Index rows = checked_mul(batch.sequences, batch.sequence_length);
   if (batch.sequences < 1 || batch.sequences > runtime_.options.micro_batch || batch.sequence_length < 1 ||
       batch.sequence_length > runtime_.options.sequence_length) {
-    throw ShapeError(fmt::format("[model] a micro-batch of {} sequences of {} tokens; memory was planned for {} of {}", batch.sequences, batch.sequence_length,
-                                 runtime_.options.micro_batch, runtime_.options.sequence_length));
+    throw ShapeError(fmt::format("[model] a micro-batch of {} of {}; memory was planned for {} of {}", counted(batch.sequences, "sequence"),
+                                 counted(batch.sequence_length, "token"), runtime_.options.micro_batch, runtime_.options.sequence_length));
   }
   if (context_.is_sequence_parallel() && rows % runtime_.options.split.tp != 0) {
-    throw ShapeError(fmt::format("[model] sequence parallelism over {} ranks cannot share out {} rows evenly", runtime_.options.split.tp, rows));
+    throw ShapeError(
+        fmt::format("[model] sequence parallelism over {} cannot share out {} evenly", counted(runtime_.options.split.tp, "rank"), counted(rows, "row")));
   }
   if (static_cast<Index>(batch.inputs.size()) != rows || static_cast<Index>(batch.labels.size()) != rows) {
-    throw ShapeError(fmt::format("[model] {} inputs and {} labels for {} rows", batch.inputs.size(), batch.labels.size(), rows));
+    throw ShapeError(
+        fmt::format("[model] {} and {} for {}", counted(batch.inputs.size(), "input"), counted(batch.labels.size(), "label"), counted(rows, "row")));
   }
   check_ids(model_, batch.inputs, "token id", batch.sequence_length);
   check_ids(model_, batch.labels, "label", batch.sequence_length);

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "optimus/backend/dry/dry_backend.hpp"
+#include "optimus/base/counted.hpp"
 #include "optimus/comm/dry/dry.hpp"
 #include "optimus/model/network.hpp"
 
@@ -32,14 +33,13 @@ void check_options(const TransformerOptions& options, const Backend& backend) {
   // Lists of rows and slots are 32-bit.
   const Index rows = checked_mul(options.micro_batch, options.sequence_length), choices = options.model.is_moe ? options.model.num_experts_per_tok : 1;
   if (checked_mul(rows, choices) > std::numeric_limits<std::int32_t>::max()) {
-    throw ConfigError(
-        fmt::format("[model] a micro-batch of {} sequences of {} tokens with {} choices each has too many rows for one rank; make the micro-batch smaller",
-                    options.micro_batch, options.sequence_length, choices));
+    throw ConfigError(fmt::format("[model] a micro-batch of {} of {} with {} each has too many rows for one rank; make the micro-batch smaller",
+                                  counted(options.micro_batch, "sequence"), counted(options.sequence_length, "token"), counted(choices, "choice")));
   }
   if (options.sequence_parallel && rows % options.split.tp != 0) {
-    throw ConfigError(fmt::format(
-        "[model] sequence parallelism shares rows out over tp = {} ranks, and {} sequences of {} tokens are not a multiple of that; change the sequence length",
-        options.split.tp, options.micro_batch, options.sequence_length));
+    throw ConfigError(
+        fmt::format("[model] sequence parallelism shares rows out over tp = {} ranks, and {} of {} do not divide by that; change the sequence length",
+                    options.split.tp, counted(options.micro_batch, "sequence"), counted(options.sequence_length, "token")));
   }
   if (!backend.supports(options.weights))
     throw UnsupportedError(fmt::format("[model] {} does not compute on {}", backend.description(), dtype_name(options.weights)));

@@ -2,12 +2,15 @@
 
 #include <fmt/format.h>
 
+#include "optimus/base/counted.hpp"
+
 namespace optimus {
 namespace {
 
 void check_views(const TransformerOptions& options, std::string_view what, DType dtype, std::span<const View> views) {
   const std::vector<ParamSpec> specs = parameter_specs(options.model, options.layer_range());
-  if (views.size() != specs.size()) throw ShapeError(fmt::format("[model] {} {}s were given, the model has {} parameters", views.size(), what, specs.size()));
+  if (views.size() != specs.size())
+    throw ShapeError(fmt::format("[model] there are {}, the model has {}", counted(views.size(), what), counted(specs.size(), "parameter")));
   for (std::size_t i = 0; i < specs.size(); ++i) {
     const Shape shape = local_box(specs[i], options.split).shape;
     if (views[i].shape() == shape && views[i].dtype() == dtype) continue;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "optimus/base/counted.hpp"
 #include "optimus/base/error.hpp"
 
 namespace optimus::ops {
@@ -11,7 +12,7 @@ void Arguments::fail_shape(std::string_view name, ConstView view, std::string_vi
 }
 
 void Arguments::expect_ndim(std::string_view name, ConstView view, int ndim) const {
-  if (!view.exists() || view.shape().ndim() != ndim) fail_shape(name, view, fmt::format("{} dimension{}", ndim, ndim == 1 ? "" : "s"));
+  if (!view.exists() || view.shape().ndim() != ndim) fail_shape(name, view, counted(ndim, "dimension"));
 }
 
 void Arguments::expect_shape(std::string_view name, ConstView view, const Shape& wanted) const {
@@ -29,7 +30,7 @@ void Arguments::expect_capacity(std::string_view name, ConstView view, Index row
 }
 
 void Arguments::expect_count(std::string_view name, ConstView view, Index count) const {
-  if (!view.exists() || view.count() != count) fail_shape(name, view, fmt::format("{} elements", count));
+  if (!view.exists() || view.count() != count) fail_shape(name, view, counted(count, "element"));
 }
 
 void Arguments::expect(bool holds, std::string_view rule, std::string_view name, ConstView view) const {

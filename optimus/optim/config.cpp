@@ -2,10 +2,13 @@
 
 #include <fmt/format.h>
 
+#include "optimus/base/counted.hpp"
+
 namespace optimus {
 
 void validate(const OptimizerConfig& config, Problems& problems) {
-  if (config.betas.size() != 2) problems.add("optimizer.betas", fmt::format("has {} numbers; AdamW needs two, one for each moment", config.betas.size()));
+  if (config.betas.size() != 2)
+    problems.add("optimizer.betas", fmt::format("has {}; AdamW needs two, one for each moment", counted(config.betas.size(), "number")));
   for (const double beta : config.betas) {
     if (beta >= 1.0) problems.add("optimizer.betas", fmt::format("{} must be below 1: a moment that never forgets cannot be corrected for its start", beta));
   }

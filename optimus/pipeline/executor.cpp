@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "optimus/base/counted.hpp"
 #include "optimus/base/timer.hpp"
 #include "optimus/pipeline/lane.hpp"
 
@@ -11,8 +12,8 @@ namespace {
 void check(const Schedule& schedule, const Communicator& pp) {
   validate(schedule);
   if (pp.size() != schedule.stages)
-    throw ConfigError(
-        fmt::format("[pipeline] a schedule of {} stages over the group {} of {} ranks; each stage is one rank", schedule.stages, pp.name(), pp.size()));
+    throw ConfigError(fmt::format("[pipeline] a schedule of {} over the group {} of {}; each stage is one rank", counted(schedule.stages, "stage"), pp.name(),
+                                  counted(pp.size(), "rank")));
 }
 
 void call(StageWork& work, const Action& action, const StageMessage& received, const StageMessage& sent) {

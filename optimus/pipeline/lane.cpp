@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "optimus/base/check.hpp"
+#include "optimus/base/counted.hpp"
 #include "optimus/comm/arguments.hpp"
 
 namespace optimus::pipeline {
@@ -35,7 +36,8 @@ Lane::Lane(const Schedule& schedule, Index stage, Direction direction, const Mes
       receives_(static_cast<std::size_t>(buffers.receives)),
       sends_(static_cast<std::size_t>(buffers.sends)) {
   if (tags_per_chunk_ < 1)
-    throw ConfigError(fmt::format("[pipeline] {} stages × {} virtual stages are more chunks than messages can name", schedule.stages, schedule.virtual_stages));
+    throw ConfigError(fmt::format("[pipeline] {} × {} are more chunks than messages can name", counted(schedule.stages, "stage"),
+                                  counted(schedule.virtual_stages, "virtual stage")));
   if (!is_local_) return;
   std::vector<Index> order(message_ids(schedule));
   Index n = 0;

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "optimus/base/counted.hpp"
+
 namespace optimus::pipeline {
 namespace {
 
@@ -85,21 +87,21 @@ void assign_slots(Actions& actions, const Schedule& s) {
 
 void check_request(const ScheduleRequest& r) {
   if (r.stages < 1 || r.virtual_stages < 1 || r.micro_batches < 1)
-    throw ConfigError(
-        fmt::format("[pipeline] {} stages, {} virtual stages, {} micro-batches; at least 1 of each is needed", r.stages, r.virtual_stages, r.micro_batches));
+    throw ConfigError(fmt::format("[pipeline] {}, {}, {}; at least 1 of each is needed", counted(r.stages, "stage"), counted(r.virtual_stages, "virtual stage"),
+                                  counted(r.micro_batches, "micro-batch")));
   if (r.virtual_stages > 1 && r.name != "interleaved" && r.name != "forward")
     throw ConfigError(fmt::format("[pipeline] {} virtual stages need the schedule \"interleaved\", not \"{}\"", r.virtual_stages, r.name));
   if (r.name == "interleaved" && r.micro_batches % r.stages != 0)
     throw ConfigError(
-        fmt::format("[pipeline] the schedule \"interleaved\" needs a multiple of the stages: {} micro-batches on {} stages; change batch.global_batch "
+        fmt::format("[pipeline] the schedule \"interleaved\" needs a multiple of the stages: {} on {}; change batch.global_batch "
                     "or batch.micro_batch, or use another parallel.pipeline_schedule",
-                    r.micro_batches, r.stages));
+                    counted(r.micro_batches, "micro-batch"), counted(r.stages, "stage")));
   // Every action is in memory.
   Index passes = 0;
   const bool is_absurd = __builtin_mul_overflow(r.stages, r.virtual_stages, &passes) || __builtin_mul_overflow(passes, r.micro_batches, &passes);
   if (is_absurd || passes > Index{1} << 28)
-    throw ConfigError(fmt::format("[pipeline] {} stages × {} virtual stages × {} micro-batches are more than a schedule can list; use larger micro-batches",
-                                  r.stages, r.virtual_stages, r.micro_batches));
+    throw ConfigError(fmt::format("[pipeline] {} × {} × {} are more than a schedule can list; use larger micro-batches", counted(r.stages, "stage"),
+                                  counted(r.virtual_stages, "virtual stage"), counted(r.micro_batches, "micro-batch")));
 }
 
 Actions build_stage(const ScheduleRequest& r, Index stage) {

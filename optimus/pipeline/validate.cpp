@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "optimus/base/check.hpp"
+#include "optimus/base/counted.hpp"
 #include "optimus/pipeline/route.hpp"
 #include "optimus/pipeline/schedule.hpp"
 
@@ -28,8 +29,8 @@ class StageCheck {
   void check(std::size_t index) {
     index_ = index;
     const Action& a = action();
-    require(a.chunk >= 0 && a.chunk < s_.virtual_stages, fmt::format("there are {} chunks", s_.virtual_stages));
-    require(a.micro_batch >= 0 && a.micro_batch < s_.micro_batches, fmt::format("there are {} micro-batches", s_.micro_batches));
+    require(a.chunk >= 0 && a.chunk < s_.virtual_stages, "the schedule has " + counted(s_.virtual_stages, "chunk"));
+    require(a.micro_batch >= 0 && a.micro_batch < s_.micro_batches, "the schedule has " + counted(s_.micro_batches, "micro-batch"));
     Chunk& chunk = chunks_[static_cast<std::size_t>(a.chunk)];
     if (a.kind == ActionKind::kForward) {
       require_next(chunk.num_forward);
@@ -53,8 +54,9 @@ class StageCheck {
     const Index wanted_backward = s_.is_forward_only() ? 0 : s_.micro_batches;
     for (std::size_t c = 0; c < chunks_.size(); ++c)
       if (chunks_[c].num_forward != s_.micro_batches || chunks_[c].num_input != wanted_backward || chunks_[c].num_weight != wanted_backward)
-        throw InternalError(fmt::format("[pipeline] {}, stage {}, chunk {}: {} forwards, {} input parts and {} weight parts of {} micro-batches", s_.name,
-                                        stage_, c, chunks_[c].num_forward, chunks_[c].num_input, chunks_[c].num_weight, s_.micro_batches));
+        throw InternalError(fmt::format("[pipeline] {}, stage {}, chunk {}: {}, {} and {} of {}", s_.name, stage_, c,
+                                        counted(chunks_[c].num_forward, "forward"), counted(chunks_[c].num_input, "input part"),
+                                        counted(chunks_[c].num_weight, "weight part"), counted(s_.micro_batches, "micro-batch")));
   }
 
  private:
@@ -81,7 +83,7 @@ class StageCheck {
     require(holder < 0, fmt::format("the slot still holds micro-batch {}", holder));
     holder = a.micro_batch;
     ++num_held_;
-    require(num_held_ <= bound_, fmt::format("the stage would hold {} micro-batches, its bound is {}", num_held_, bound_));
+    require(num_held_ <= bound_, fmt::format("the stage would hold {}, its bound is {}", counted(num_held_, "micro-batch"), bound_));
   }
   void check_slot(const Chunk& chunk) const {
     const Action& a = action();
@@ -124,8 +126,8 @@ void check_progress(const Schedule& s) {
 
 void validate(const Schedule& s) {
   if (s.stages < 1 || s.virtual_stages < 1 || s.micro_batches < 1 || static_cast<Index>(s.actions.size()) != s.stages)
-    throw InternalError(fmt::format("[pipeline] {}: {} lists of actions for {} stages of {} chunks and {} micro-batches", s.name, s.actions.size(), s.stages,
-                                    s.virtual_stages, s.micro_batches));
+    throw InternalError(fmt::format("[pipeline] {}: {} for {} of {} and {}", s.name, counted(s.actions.size(), "action list"), counted(s.stages, "stage"),
+                                    counted(s.virtual_stages, "chunk"), counted(s.micro_batches, "micro-batch")));
   for (Index stage = 0; stage < s.stages; ++stage) {
     StageCheck check(s, stage);
     for (std::size_t i = 0; i < s.actions[static_cast<std::size_t>(stage)].size(); ++i) check.check(i);

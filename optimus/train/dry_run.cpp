@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "optimus/base/counted.hpp"
 #include "optimus/comm/mpi/environment.hpp"
 #include "optimus/optim/sharded_optimizer.hpp"
 #include "optimus/train/batch.hpp"
@@ -59,9 +60,10 @@ DryRun plan_run(const RunConfig& config, Index world) {
 std::string dry_run_text(const DryRun& r, const RunConfig& config) {
   const DryRun::Bytes& b = r.bytes_per_rank;
   std::string text = fmt::format(
-      "parameters       {}\nactive           {}\nflops per token  {:.6g}\ntokens per step  {}\nlayout           {} ranks = dp {} x pp {} x ep {} x tp {}, {} "
-      "micro-batches a rank\n",
-      r.parameters, r.active_parameters, r.flops_per_token, r.tokens_per_step, r.world, r.dp, r.pp, r.ep, r.tp, r.micro_batches);
+      "parameters       {}\nactive           {}\nflops per token  {:.6g}\ntokens per step  {}\nlayout           {} = dp {} x pp {} x ep {} x tp {}, {} a "
+      "rank\n",
+      r.parameters, r.active_parameters, r.flops_per_token, r.tokens_per_step, counted(r.world, "rank"), r.dp, r.pp, r.ep, r.tp,
+      counted(r.micro_batches, "micro-batch"));
   text += fmt::format("memory per rank  {}\n", words(b.sum()));
   for (const auto& [name, bytes] :
        {std::pair{"weights", b.weights}, std::pair{"gradients", b.gradients}, std::pair{"master", b.master}, std::pair{"moments", b.moments},

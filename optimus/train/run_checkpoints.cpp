@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "optimus/base/counted.hpp"
 #include "optimus/base/file.hpp"
 #include "optimus/base/log.hpp"
 #include "optimus/base/timer.hpp"
@@ -167,8 +168,8 @@ CheckpointInfo RunCheckpoints::describe_state(const TrainingPosition& position, 
   info.hf_config = write_hf_config(config_.shape, config_.precision.weights == "bf16" ? "bfloat16" : "float32");
   info.run_config = dump_;
   const Mesh mesh(config_.parallel, world_.size());
-  info.layout = fmt::format("{} ranks: dp {}, pp {}, ep {}, tp {}, order {}, optimizer states: {}", mesh.world(), mesh.dp(), mesh.pp(), mesh.ep(), mesh.tp(),
-                            config_.parallel.order, config_.parallel.optimizer_sharding);
+  info.layout = fmt::format("{}: dp {}, pp {}, ep {}, tp {}, order {}, optimizer states: {}", counted(mesh.world(), "rank"), mesh.dp(), mesh.pp(), mesh.ep(),
+                            mesh.tp(), config_.parallel.order, config_.parallel.optimizer_sharding);
   info.weights_dtype = dtype_of_weights(config_);
   return info;
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "optimus/base/counted.hpp"
 #include "optimus/base/file.hpp"
 #include "optimus/base/folder_lock.hpp"
 #include "optimus/base/hash.hpp"
@@ -118,7 +119,8 @@ struct Trainer::Impl {
 
   void log_start() const {
     const ParameterCounts counts = count_parameters(config.shape);
-    log_info("model: {} parameters, {} active; {} ranks; {} samples an epoch", counts.total, counts.active, world.size(), sampler->samples_per_epoch());
+    log_info("model: {} parameters, {} active; {}; {} an epoch", counts.total, counts.active, counted(world.size(), "rank"),
+             counted(sampler->samples_per_epoch(), "sample"));
     if (sampler->samples_per_epoch() < config.batch.global_batch) {
       log_warning("[data] fewer samples ({}) than global_batch ({}): a step sees some of them more than once", sampler->samples_per_epoch(),
                   config.batch.global_batch);

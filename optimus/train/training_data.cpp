@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "optimus/base/counted.hpp"
+
 namespace optimus {
 
 std::unique_ptr<Sampler> open_training_data(const RunConfig& config) {
@@ -13,7 +15,7 @@ std::unique_ptr<Sampler> open_training_data(const RunConfig& config) {
                                 folder, info.vocab_size, config.shape.vocab_size));
   }
   if (info.sequence_length != config.data.sequence_length) {
-    throw DataError(fmt::format("[data] {} was prepared with sequences of {} tokens, data.sequence_length is {}", folder, info.sequence_length,
+    throw DataError(fmt::format("[data] {} was prepared with sequences of {}, data.sequence_length is {}", folder, counted(info.sequence_length, "token"),
                                 config.data.sequence_length));
   }
   if (config.data.mask_document_boundaries && info.end_of_document < 0) {

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include "optimus/backend/cpu/backend_impl.hpp"
+#include "optimus/base/counted.hpp"
 #include "optimus/base/error.hpp"
 
 namespace optimus {
@@ -17,7 +18,7 @@ CpuBackend::CpuBackend(int threads, Isa isa) : threads_(threads), isa_(isa), ker
   reserve_thread_scratch(kernels_.gemm.scratch_bytes);
 }
 
-std::string CpuBackend::description() const { return fmt::format("cpu ({}, {} thread{})", kernels_.name, threads_, threads_ == 1 ? "" : "s"); }
+std::string CpuBackend::description() const { return fmt::format("cpu ({}, {})", kernels_.name, counted(threads_, "thread")); }
 
 std::byte* CpuBackend::shared_scratch(Index bytes) {
   if (bytes > shared_scratch_.bytes()) shared_scratch_ = Buffer(bytes);

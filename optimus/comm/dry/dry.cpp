@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "optimus/base/counted.hpp"
 #include "optimus/base/error.hpp"
 #include "optimus/comm/arguments.hpp"
 #include "optimus/comm/local_reduce.hpp"
@@ -78,8 +79,8 @@ class DryCommunicator final : public Communicator {
   }
 
   [[nodiscard]] std::unique_ptr<Communicator> split(Index, Index, std::string name) override {
-    throw UnsupportedError(
-        fmt::format("[comm] split of {} ({} members) into {}: members that are not there cannot be asked; name them, with subgroup", name_, size_, name));
+    throw UnsupportedError(fmt::format("[comm] split of {} ({}) into {}: members that are not there cannot be asked; name them, with subgroup", name_,
+                                       counted(size_, "member"), name));
   }
   [[nodiscard]] std::unique_ptr<Communicator> split_by_node() override { return std::make_unique<DryCommunicator>(size_, rank_, "node"); }
   [[nodiscard]] std::unique_ptr<Communicator> subgroup(std::span<const Index> members, std::string name) override {

@@ -6,6 +6,7 @@
 #include <set>
 #include <vector>
 
+#include "optimus/base/counted.hpp"
 #include "optimus/base/log.hpp"
 #include "optimus/comm/mpi/backoff.hpp"
 #include "optimus/comm/mpi/failure_channel.hpp"
@@ -83,8 +84,8 @@ void check_message(const Message& message, const MPI_Status& status, int code) {
   int bytes = 0;
   MPI_Get_count(&status, MPI_BYTE, &bytes);
   if (bytes != message.bytes)
-    message.owner->fail(fmt::format("{} sent {} bytes, {} were expected; the members disagree about sizes",
-                                    message.owner->channel().group->describe_member(message.member), bytes, message.bytes));
+    message.owner->fail(fmt::format("{} sent {}, {} were expected; the members disagree about sizes",
+                                    message.owner->channel().group->describe_member(message.member), counted(bytes, "byte"), message.bytes));
 }
 
 }  // namespace
@@ -143,9 +144,9 @@ void Engine::throw_late(const Operation& operation, const std::string& collectiv
   std::string who;
   for (const Index member : silent.empty() ? deaf : silent) who += (who.empty() ? "" : ", ") + group.describe_member(member);
   state_->is_broken = true;
-  throw CommError(fmt::format("[comm] {} over {} ({} members){}: no progress for {:.3g} s, {} {}; that rank is stuck, gone or elsewhere in the program",
-                              collective, group.name(), group.size(), state_->place(), seconds, silent.empty() ? "nothing is taken by" : "nothing came from",
-                              who));
+  throw CommError(fmt::format("[comm] {} over {} ({}){}: no progress for {:.3g} s, {} {}; that rank is stuck, gone or elsewhere in the program", collective,
+                              group.name(), counted(group.size(), "member"), state_->place(), seconds,
+                              silent.empty() ? "nothing is taken by" : "nothing came from", who));
 }
 
 bool Engine::test(Operation& operation, const std::string& collective) {

@@ -7,6 +7,7 @@
 #include <map>
 #include <vector>
 
+#include "optimus/base/counted.hpp"
 #include "optimus/comm/arguments.hpp"
 #include "optimus/comm/local_reduce.hpp"
 
@@ -108,7 +109,7 @@ class SelfCommunicator final : public Communicator {
     const std::vector<std::byte> message = std::move(queue.front());
     queue.pop_front();
     if (static_cast<Index>(message.size()) != data.bytes())
-      throw CommError(fmt::format("[comm] receive over {}{}: {} bytes were sent, {} expected", name_, suffix(), message.size(), data.bytes()));
+      throw CommError(fmt::format("[comm] receive over {}{}: {} sent, {} expected", name_, suffix(), counted(message.size(), "byte"), data.bytes()));
     if (!message.empty()) std::memcpy(data.data(), message.data(), message.size());
     return true;
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "optimus/base/counted.hpp"
 #include "optimus/base/log.hpp"
 #include "optimus/comm/arguments.hpp"
 #include "optimus/comm/local_reduce.hpp"
@@ -157,8 +158,8 @@ std::unique_ptr<Communicator> make_reduction_group(Communicator& world, const Me
   NodeMap map = map_nodes(*group, *node);
   if (two_level == "auto" && (map.num_nodes() == 1 || map.largest_node() == 1)) return group;
   if (world.rank() == 0)
-    log_info("[comm] {}: {} members on {} node{}, {} to {} on each; sums go inside a node first, then between nodes", group->name(), group->size(),
-             map.num_nodes(), map.num_nodes() == 1 ? "" : "s", map.num_lanes(), map.largest_node());
+    log_info("[comm] {}: {} on {}, {} to {} on each; sums go inside a node first, then between nodes", group->name(), counted(group->size(), "member"),
+             counted(map.num_nodes(), "node"), map.num_lanes(), map.largest_node());
   return std::make_unique<TwoLevelCommunicator>(std::move(group), std::move(node), std::move(map), TwoLevelTuning{});
 }
 

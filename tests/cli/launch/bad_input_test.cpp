@@ -37,7 +37,7 @@ TEST_F(LaunchCommand, RefusesNumbersAndHostsThatAreNone) {
   expect_refused({"--ranks", "0", "--", "pretrain", config}, "--ranks");
   expect_refused({"--ranks", "-1", "--", "pretrain", config}, "--ranks");
   expect_refused({"--ranks", "4", "--nodes", "3", "--", "pretrain", config}, "4 ranks cannot be divided over 3 nodes");
-  expect_refused({"--ranks", "4", "--nodes", "2", "--", "pretrain", config}, "2 nodes are asked for, the list of hosts has 1");
+  expect_refused({"--ranks", "4", "--nodes", "2", "--", "pretrain", config}, "the run needs 2 nodes, the list of hosts has 1");
   expect_refused({"--ranks", "2", "--hostfile", (folder_ / "none").string(), "--", "pretrain", config}, "none");
   std::ofstream(folder_ / "hosts") << "# nobody\n";
   expect_refused({"--ranks", "2", "--hostfile", (folder_ / "hosts").string(), "--", "pretrain", config}, "names no host");

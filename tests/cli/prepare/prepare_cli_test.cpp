@@ -75,7 +75,8 @@ TEST_F(Program, PreparesInspectsAndVerifies) {
   write_corpus("corpus.jsonl", 200);
   const Outcome made = sh("optimus prepare --out data --tokenizer bytes --sequence-length 64 corpus.jsonl");
   ASSERT_EQ(made.code, 0) << made.err;
-  EXPECT_NE(made.out.find("200 documents"), std::string::npos) << made.out;
+  EXPECT_NE(made.out.find("in 1 shard; 200 documents"), std::string::npos) << made.out;
+  EXPECT_NE(made.err.find("1 input file in 1 part, 1 to do"), std::string::npos) << made.err;
   const json info = json::parse(sh("optimus dataset inspect data --json --samples 2").out);
   EXPECT_EQ(info.at("vocab_size"), 257);
   EXPECT_EQ(info.at("documents"), 200);

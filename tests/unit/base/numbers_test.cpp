@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "optimus/base/counted.hpp"
 #include "optimus/base/dtype.hpp"
 #include "optimus/base/index.hpp"
 
@@ -11,6 +12,15 @@ namespace {
 
 float rounded(float value) { return static_cast<float>(BFloat16(value)); }
 float from_bits(std::uint32_t bits) { return std::bit_cast<float>(bits); }
+
+TEST(Counted, SaysOneThingAndManyThings) {
+  EXPECT_EQ(counted(1, "rank"), "1 rank");
+  EXPECT_EQ(counted(0, "rank"), "0 ranks");
+  EXPECT_EQ(counted(std::size_t{2}, "input file"), "2 input files");
+  EXPECT_EQ(counted(1, "process"), "1 process");
+  EXPECT_EQ(counted(3, "process"), "3 processes");
+  EXPECT_EQ(counted(3, "micro-batch"), "3 micro-batches");
+}
 
 TEST(BFloat16, KeepsWhatFits) {
   for (const float value : {0.0F, 1.0F, -2.5F, 0x1p-126F, 0x1.fep127F}) EXPECT_EQ(rounded(value), value);

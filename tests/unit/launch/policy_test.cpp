@@ -170,7 +170,7 @@ TEST_F(Decisions, ShrinkToWhatTheConfigurationFits) {
   EXPECT_FALSE(decision.is_over);
   EXPECT_THAT(active(), ElementsAre("b"));
   EXPECT_EQ(policy_->world().ranks(), 2);
-  EXPECT_THAT(decision.lines, testing::Contains(HasSubstr("goes on with 1 nodes (2 ranks) instead of 2")));
+  EXPECT_THAT(decision.lines, testing::Contains(HasSubstr("goes on with 1 node (2 ranks) instead of 2")));
 }
 
 TEST_F(Decisions, ShrinkToTheBlamedNodeIfItIsTheOneThatIsFit) {

@@ -59,7 +59,7 @@ TEST(Shrinking, TakesTheLargestWorldThatTheBatchDividesOver) {
 TEST(Shrinking, FindsNoneWhereNoneFits) {
   std::string refused;
   EXPECT_EQ(largest_fitting_world(3, 2, [](Index ranks) { return batch_problem(ranks, 7); }, refused).nodes, 0);
-  EXPECT_THAT(refused, testing::HasSubstr("1 nodes (2 ranks)"));
+  EXPECT_THAT(refused, testing::HasSubstr("1 node (2 ranks)"));
   EXPECT_EQ(largest_fitting_world(0, 2, [](Index) { return ""; }, refused).nodes, 0);
 }
 

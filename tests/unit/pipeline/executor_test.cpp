@@ -62,7 +62,7 @@ TEST(Executor, AGroupOfAnotherSizeIsRefusedNamingBothNumbers) {
   const auto self = make_self_communicator();
   const std::string message = message_of<ConfigError>([&] { Executor(build_schedule({"1f1b", 2, 1, 2}), *self, formats(1), true); });
   EXPECT_HAS(message, "2 stages");
-  EXPECT_HAS(message, "1 ranks");
+  EXPECT_HAS(message, "1 rank;");
 }
 
 TEST(Executor, AnInvalidScheduleIsRefused) {

@@ -16,7 +16,7 @@ std::string complaint(const ScheduleRequest& request, Spoil&& spoil) {
 
 TEST(Validate, AMissingBackwardIsCounted) {
   const auto message = complaint({"1f1b", 2, 1, 2}, [](Schedule& s) { s.actions[1].pop_back(); });
-  EXPECT_HAS(message, "1f1b, stage 1, chunk 0: 2 forwards, 1 input parts");
+  EXPECT_HAS(message, "1f1b, stage 1, chunk 0: 2 forwards, 1 input part and 1 weight part");
 }
 
 TEST(Validate, APassThatComesTwiceIsNamed) {
@@ -63,9 +63,9 @@ TEST(Validate, MoreActivationsThanTheBoundAreNamed) {
 }
 
 TEST(Validate, ChunksAndMicroBatchesThatDoNotExistAreNamed) {
-  EXPECT_HAS(complaint({"1f1b", 2, 1, 2}, [](Schedule& s) { s.actions[0][0].chunk = 1; }), "there are 1 chunks");
-  EXPECT_HAS(complaint({"1f1b", 2, 1, 2}, [](Schedule& s) { s.actions[0][0].micro_batch = 2; }), "there are 2 micro-batches");
-  EXPECT_HAS(complaint({"1f1b", 2, 1, 2}, [](Schedule& s) { s.actions.pop_back(); }), "1 lists of actions for 2 stages");
+  EXPECT_HAS(complaint({"1f1b", 2, 1, 2}, [](Schedule& s) { s.actions[0][0].chunk = 1; }), "the schedule has 1 chunk");
+  EXPECT_HAS(complaint({"1f1b", 2, 1, 2}, [](Schedule& s) { s.actions[0][0].micro_batch = 2; }), "the schedule has 2 micro-batches");
+  EXPECT_HAS(complaint({"1f1b", 2, 1, 2}, [](Schedule& s) { s.actions.pop_back(); }), "1 action list for 2 stages");
   EXPECT_HAS(complaint({"forward", 2, 1, 2}, [](Schedule& s) { s.actions[0].push_back({Kind::kBackward, 0, 0, 0}); }), "forward passes only");
 }
 
