@@ -50,6 +50,10 @@ void write_all(int fd, Index offset, std::span<const std::byte> bytes, const fs:
 }  // namespace
 
 AtomicFile::AtomicFile(fs::path path) : path_(std::move(path)) {
+  // The rename of commit() would put a file in the place of a device or a pipe.
+  struct stat status{};
+  if (::stat(path_.c_str(), &status) == 0 && !S_ISREG(status.st_mode))
+    throw FileError(fmt::format("[file] cannot write {}: it is there and not a regular file; choose another name", path_.string()));
   for (int attempt = 0; fd_ < 0; ++attempt) {
     temporary_ = fmt::format("{}.partial-{}-{}", path_.string(), ::getpid(), attempt);
     fd_ = ::open(temporary_.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0666);

@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 /// A file being written under a temporary name in the folder of `path`; it appears as `path` only in commit().
 ///
-/// Errors: FileError naming the path and the system's reason (full disk, no permission) from every call.
+/// Errors: FileError naming the path and the system's reason (full disk, no permission; a folder, device or pipe in its place) from every call.
 /// The destructor removes what was not committed.
 class AtomicFile {
  public:

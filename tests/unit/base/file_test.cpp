@@ -96,6 +96,17 @@ TEST(AtomicFile, GivesFilesTheUsualPermissions) {
   EXPECT_EQ(fs::status(folder / "a").permissions(), static_cast<fs::perms>(0644));
 }
 
+TEST(AtomicFile, PutsNothingInThePlaceOfDevicesPipesAndFolders) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(mkfifo((folder / "pipe").c_str(), 0600), 0);
+  fs::create_directory(folder / "folder");
+  fs::create_symlink("/dev/null", folder / "link");
+  for (const fs::path& place : {folder / "pipe", folder / "folder", folder / "link"}) {
+    EXPECT_THROW(write_file_atomically(place, "x"), FileError) << place;
+    EXPECT_FALSE(fs::is_regular_file(place)) << place;
+  }
+}
+
 TEST(AtomicFile, NamesPathAndReasonWhereItCannotWrite) {
   const TemporaryFolder folder;
   EXPECT_THAT(file_error_of([&] { AtomicFile file(folder / "missing/a"); }), AllOf(HasSubstr("missing/a"), HasSubstr("No such file or directory")));
@@ -103,7 +114,7 @@ TEST(AtomicFile, NamesPathAndReasonWhereItCannotWrite) {
   EXPECT_THAT(file_error_of([&] { AtomicFile file(folder / "file/a"); }), HasSubstr("Not a directory"));
   fs::create_directory(folder / "taken");
   write_file_atomically(folder / "taken/inside", "x");
-  EXPECT_THAT(file_error_of([&] { write_file_atomically(folder / "taken", "x"); }), AllOf(HasSubstr("taken"), HasSubstr("Is a directory")));
+  EXPECT_THAT(file_error_of([&] { write_file_atomically(folder / "taken", "x"); }), AllOf(HasSubstr("taken"), HasSubstr("not a regular file")));
   EXPECT_EQ(folder.num_entries(), 2) << "a temporary file was left behind";
 }
 
