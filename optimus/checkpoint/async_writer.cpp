@@ -1,13 +1,12 @@
 #include "optimus/checkpoint/async_writer.hpp"
 
-#include <atomic>
 #include <cstring>
 #include <functional>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "optimus/base/check.hpp"
+#include "optimus/checkpoint/background_part.hpp"
 #include "optimus/checkpoint/write_job.hpp"
 #include "optimus/tensor/arena.hpp"
 
@@ -20,28 +19,27 @@ constexpr Index kAlignment = 64;
 
 struct AsyncCheckpointWriter::Impl {
   Communicator& world;
+  WriteHooks hooks;
   Buffer buffer;
   std::vector<Chunk> copies;
   std::filesystem::path folder;
   std::function<void()> after;
   std::unique_ptr<WriteJob> job;  ///< nullptr: nothing is being written
   bool is_publishing = false;     ///< else files are being written
-  std::atomic<bool> is_done{false};
-  std::thread thread;
+  std::unique_ptr<BackgroundPart> part;
 
-  template <class Work> void launch(Work work) {
-    is_done = false;
-    agree(world, [&] {
-      thread = std::thread([this, work] {
-        work();
-        is_done = true;
-      });
-    });
+  void launch(const std::function<void()>& work) {
+    try {
+      agree(world, [&] { part = std::make_unique<BackgroundPart>(work); });
+    } catch (...) {  // of another rank: this one's thread has to end before what it works on
+      part.reset();
+      throw;
+    }
   }
 
-  /// Waits for the part that is being done; then begins the next, or returns the folder.
+  /// The part that was being done is done by all: begins the next, or returns the folder.
   std::optional<std::filesystem::path> advance() {
-    if (thread.joinable()) thread.join();
+    part.reset();
     auto current = std::exchange(job, nullptr);  // whatever is thrown ends it
     if (is_publishing) {
       current->finish();
@@ -69,11 +67,9 @@ struct AsyncCheckpointWriter::Impl {
   }
 };
 
-AsyncCheckpointWriter::AsyncCheckpointWriter(Communicator& world) : impl_(new Impl{.world = world, .buffer = {}, .copies = {}, .folder = {}, .after = {}}) {}
-
-AsyncCheckpointWriter::~AsyncCheckpointWriter() {
-  if (impl_->thread.joinable()) impl_->thread.join();
-}
+AsyncCheckpointWriter::AsyncCheckpointWriter(Communicator& world, WriteHooks hooks)
+    : impl_(new Impl{.world = world, .hooks = std::move(hooks), .buffer = {}, .copies = {}, .folder = {}, .after = {}}) {}
+AsyncCheckpointWriter::~AsyncCheckpointWriter() = default;
 
 Index AsyncCheckpointWriter::buffer_bytes(std::span<const Chunk> chunks) {
   Index bytes = 0;
@@ -85,7 +81,7 @@ bool AsyncCheckpointWriter::is_busy() const { return impl_->job != nullptr; }
 
 void AsyncCheckpointWriter::start(const std::filesystem::path& folder, const CheckpointInfo& info, std::span<const Chunk> chunks, std::function<void()> after) {
   OPTIMUS_CHECK(!is_busy(), "a checkpoint is started before the one before was finished");
-  auto job = std::make_unique<WriteJob>(impl_->world, folder, info, kCheckpointFileBytes);
+  auto job = std::make_unique<WriteJob>(impl_->world, folder, info, kCheckpointFileBytes, impl_->hooks);
   job->prepare(chunks);
   agree(impl_->world, [&] { impl_->copy(chunks); });
   impl_->folder = folder;
@@ -97,13 +93,12 @@ void AsyncCheckpointWriter::start(const std::filesystem::path& folder, const Che
 
 std::optional<std::filesystem::path> AsyncCheckpointWriter::poll() {
   if (!is_busy()) return std::nullopt;
-  Index all_done = impl_->is_done ? 1 : 0;
-  impl_->world.all_reduce(View(reinterpret_cast<std::byte*>(&all_done), DType::kI64, Shape{1}), Reduce::kMin);
-  return all_done == 0 ? std::nullopt : impl_->advance();
+  return impl_->part->is_done_by_all(impl_->world) ? impl_->advance() : std::nullopt;
 }
 
 std::optional<std::filesystem::path> AsyncCheckpointWriter::finish() {
   while (is_busy()) {
+    impl_->part->wait_for_all(impl_->world, impl_->hooks.waiting);
     if (auto folder = impl_->advance()) return folder;
   }
   return std::nullopt;

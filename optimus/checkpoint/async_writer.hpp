@@ -18,7 +18,8 @@ namespace optimus {
 /// Memory: one copy of what this rank saves (buffer_bytes), kept from one checkpoint to the next.
 class AsyncCheckpointWriter {
  public:
-  explicit AsyncCheckpointWriter(Communicator& world);
+  /// `hooks`: told of every checkpoint.
+  explicit AsyncCheckpointWriter(Communicator& world, WriteHooks hooks = {});
   /// Waits for the thread; a checkpoint not finished is not published.
   ~AsyncCheckpointWriter();
   AsyncCheckpointWriter(const AsyncCheckpointWriter&) = delete;
@@ -35,7 +36,7 @@ class AsyncCheckpointWriter {
   /// The folder once the checkpoint is in its place. Begins the second part if all ranks are through with the first.
   /// Collective: over `world` while is_busy(), else nothing happens.  Errors: as write_checkpoint; the writer can then be used again.
   [[nodiscard]] std::optional<std::filesystem::path> poll();
-  /// As poll(), but waits.
+  /// As poll(), but waits: however long it takes, for ranks meet all the while.
   [[nodiscard]] std::optional<std::filesystem::path> finish();
 
  private:

@@ -5,18 +5,21 @@
 #include <set>
 #include <system_error>
 
+#include "optimus/checkpoint/background_part.hpp"
 #include "optimus/checkpoint/fill.hpp"
 #include "optimus/checkpoint/manifest.hpp"
 #include "optimus/checkpoint/verified.hpp"
 #include "optimus/checkpoint/write_job.hpp"
 
 namespace optimus {
-void write_checkpoint(Communicator& world, const std::filesystem::path& folder, const CheckpointInfo& info, std::span<const Chunk> chunks, Index file_bytes) {
-  WriteJob job(world, folder, info, file_bytes);
+
+void write_checkpoint(Communicator& world, const std::filesystem::path& folder, const CheckpointInfo& info, std::span<const Chunk> chunks, Index file_bytes,
+                      const WriteHooks& hooks) {
+  WriteJob job(world, folder, info, file_bytes, hooks);
   job.prepare(chunks);
-  job.write_files(chunks);
+  BackgroundPart([&] { job.write_files(chunks); }).wait_for_all(world, hooks.waiting);
   job.gather();
-  job.publish([] {});
+  BackgroundPart([&] { job.publish([] {}); }).wait_for_all(world, hooks.waiting);
   job.finish();
 }
 

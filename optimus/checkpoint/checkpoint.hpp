@@ -9,6 +9,7 @@
 #include "optimus/checkpoint/checkpoint_info.hpp"
 #include "optimus/checkpoint/hugging_face.hpp"
 #include "optimus/checkpoint/store.hpp"
+#include "optimus/checkpoint/write_hooks.hpp"
 #include "optimus/comm/communicator.hpp"
 #include "optimus/tensor/chunk.hpp"
 
@@ -25,7 +26,7 @@ inline constexpr Index kCheckpointFileBytes = Index{2} << 30;
 ///           NumericError naming a tensor with NaN or infinity; CheckpointError if an element is passed twice or by nobody. What was there before stays valid,
 ///           nothing of the new one stays.
 void write_checkpoint(Communicator& world, const std::filesystem::path& folder, const CheckpointInfo& info, std::span<const Chunk> chunks,
-                      Index file_bytes = kCheckpointFileBytes);
+                      Index file_bytes = kCheckpointFileBytes, const WriteHooks& hooks = {});
 
 /// Fills `chunks` (any boxes and flat ranges of the stored tensors) from `folder`. All sizes, checksums and coverage are verified, shared out over the ranks, before
 /// anything is written into memory.

@@ -61,8 +61,8 @@ std::string data_file_name(Index rank, Index world_size, Index number) {
   return world_size <= kRanksPerFolder ? name : fmt::format("ranks-{:04d}/{}", rank / kRanksPerFolder, name);
 }
 
-WriteJob::WriteJob(Communicator& world, const std::filesystem::path& folder, CheckpointInfo info, Index file_bytes)
-    : world_(world), paths_(folder), info_(std::move(info)), file_bytes_(file_bytes) {}
+WriteJob::WriteJob(Communicator& world, const std::filesystem::path& folder, CheckpointInfo info, Index file_bytes, WriteHooks hooks)
+    : world_(world), paths_(folder), info_(std::move(info)), file_bytes_(file_bytes), hooks_(std::move(hooks)) {}
 
 // Whatever fails on one rank ends the checkpoint on all, and nothing of it stays.
 template <class Action> void WriteJob::agree_or_clean_up(Action&& action) {
@@ -77,6 +77,7 @@ template <class Action> void WriteJob::agree_or_clean_up(Action&& action) {
 void WriteJob::prepare(std::span<const Chunk> chunks) {
   Index bytes = 0;
   for (const Chunk& chunk : chunks) bytes += chunk.data.bytes();
+  bytes_ = bytes;
   world_.all_reduce(View(reinterpret_cast<std::byte*>(&bytes), DType::kI64, Shape{1}), Reduce::kSum);
   agree_or_clean_up([&] {
     check_chunks(chunks);
@@ -117,11 +118,18 @@ void WriteJob::plan_files(std::span<const Chunk> chunks) {
 
 void WriteJob::write_files(std::span<const Chunk> chunks) noexcept {
   try {
+    wrote(0);
     for (const auto& pieces : plan_) write_one_file(chunks, pieces);
     verify_files();
   } catch (...) {
     failure_ = std::current_exception();
   }
+  if (hooks_.ended) hooks_.ended();
+}
+
+void WriteJob::wrote(Index bytes) {
+  written_bytes_ += bytes;
+  if (hooks_.wrote) hooks_.wrote(written_bytes_, bytes_);
 }
 
 void WriteJob::write_one_file(std::span<const Chunk> chunks, std::span<const Piece> pieces) {
@@ -150,9 +158,11 @@ void WriteJob::write_one_file(std::span<const Chunk> chunks, std::span<const Pie
                                        region_of(chunk).str()));
       }
       writer.write(values);
+      wrote(values.bytes());
     }
   }
   writer.commit();
+  wrote(0);
   file.bytes = writer.bytes();
   file.header_bytes = writer.header_bytes();
   file.header_xxh64 = writer.header_xxh64();
@@ -165,10 +175,11 @@ void WriteJob::write_one_file(std::span<const Chunk> chunks, std::span<const Pie
   written_.files.push_back(std::move(file));
 }
 
-void WriteJob::verify_files() const {
+void WriteJob::verify_files() {
   for (const StoredFile& file : written_.files) {
     const auto problems = file_problems(paths_.writing, written_, file);
     throw_if_problems<FileError>("[checkpoint] what was just written does not read back", problems);
+    wrote(0);
   }
 }
 
@@ -184,19 +195,26 @@ void WriteJob::gather() {
 }
 
 void WriteJob::publish(const std::function<void()>& after) noexcept {
-  if (world_.rank() != 0) return;
   try {
-    const Manifest manifest = merge_tables();
-    for (const auto& entry : std::filesystem::directory_iterator(paths_.writing)) {
-      if (entry.is_directory()) sync_folder(entry.path());
+    if (hooks_.publishing) hooks_.publishing();
+    if (world_.rank() == 0) {
+      put_in_place();
+      after();
     }
-    write_file_atomically(paths_.writing / kManifestName, manifest_text(manifest));
-    sync_folder(paths_.writing);
-    publish_folder(paths_);
-    after();
   } catch (...) {
     failure_ = std::current_exception();
   }
+  if (hooks_.ended) hooks_.ended();
+}
+
+void WriteJob::put_in_place() const {
+  const Manifest manifest = merge_tables();
+  for (const auto& entry : std::filesystem::directory_iterator(paths_.writing)) {
+    if (entry.is_directory()) sync_folder(entry.path());
+  }
+  write_file_atomically(paths_.writing / kManifestName, manifest_text(manifest));
+  sync_folder(paths_.writing);
+  publish_folder(paths_);
 }
 
 void WriteJob::finish() { throw_failure(); }

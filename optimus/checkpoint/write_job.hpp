@@ -11,6 +11,7 @@
 #include "optimus/checkpoint/checkpoint.hpp"
 #include "optimus/checkpoint/manifest.hpp"
 #include "optimus/checkpoint/publish.hpp"
+#include "optimus/checkpoint/write_hooks.hpp"
 
 namespace optimus {
 
@@ -18,7 +19,7 @@ namespace optimus {
 /// and may run in another thread.
 class WriteJob {
  public:
-  WriteJob(Communicator& world, const std::filesystem::path& folder, CheckpointInfo info, Index file_bytes);
+  WriteJob(Communicator& world, const std::filesystem::path& folder, CheckpointInfo info, Index file_bytes, WriteHooks hooks = {});
 
   /// Checks the chunks and the free space and makes the folder to write into.  Errors: as write_checkpoint, on all ranks alike.
   void prepare(std::span<const Chunk> chunks);
@@ -40,7 +41,10 @@ class WriteJob {
   };
   void plan_files(std::span<const Chunk> chunks);
   void write_one_file(std::span<const Chunk> chunks, std::span<const Piece> pieces);
-  void verify_files() const;
+  void verify_files();
+  /// `bytes` more are written.
+  void wrote(Index bytes);
+  void put_in_place() const;
   [[nodiscard]] Manifest merge_tables() const;
   void throw_failure();
   template <class Action> void agree_or_clean_up(Action&& action);
@@ -49,6 +53,8 @@ class WriteJob {
   PublishPaths paths_;
   CheckpointInfo info_;
   Index file_bytes_;
+  WriteHooks hooks_;
+  Index written_bytes_ = 0, bytes_ = 0;   ///< of this rank's elements: in files, and in all
   std::vector<std::vector<Piece>> plan_;  ///< pieces of each file
   Manifest written_;                      ///< of this rank
   std::string tables_;                    ///< rank 0: lines of what each rank has written

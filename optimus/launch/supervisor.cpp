@@ -38,12 +38,14 @@ class Supervisor {
     choose_nodes();
     while (true) {
       const RunEnd end = run_once();
+      const Timer since_end;
       clean();
       const std::optional<LaunchEnd> done = after_stop(end);
       if (done) return *done;
       Decision decision = decide(end);
       if (decision.is_over) return {.code = decision.code};
-      if (const auto signal = signals_.wait(decision.delay_s)) {
+      // What examining took is a part of the pause.
+      if (const auto signal = signals_.wait(std::max(0.0, decision.delay_s - since_end.seconds()))) {
         log_info("[launch] stopped by signal {} between two starts; the same command goes on from the last checkpoint", *signal);
         return {.code = ExitCode::kStoppedBySignal};
       }

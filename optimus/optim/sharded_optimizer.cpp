@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "optimus/base/check.hpp"
+#include "optimus/comm/watched/nonfinite.hpp"
 #include "optimus/ops/misc.hpp"
 #include "optimus/ops/update.hpp"
 #include "optimus/optim/sharded_optimizer_impl.hpp"
@@ -112,7 +113,7 @@ std::optional<ShardedOptimizer::NonFinite> ShardedOptimizer::find_nonfinite_weig
     impl_->wait_for(i);
     const BucketStorage& b = impl_->buckets[i];
     // The whole bucket first: looking into single parameters is for the one that has something to find.
-    if (std::isfinite(ops::sum_squares(impl_->backend, b.weights))) continue;
+    if (find_nonfinite(b.weights) == NonFiniteKind::kNone) continue;
     for (const BucketEntry& entry : b.bucket.entries) {
       if (auto found = impl_->nonfinite_in(entry, b.weight_of(entry))) return found;
     }

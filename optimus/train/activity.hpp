@@ -8,9 +8,9 @@
 
 namespace optimus {
 
-enum class Activity { kLoad, kForward, kBackward, kCollective, kOptimizer, kSave, kShutdown, kValidation, kStart };
-inline constexpr std::array<std::string_view, 9> kActivityNames = {"load", "forward",  "backward",   "collective", "optimizer",
-                                                                   "save", "shutdown", "validation", "start"};
+enum class Activity { kLoad, kForward, kBackward, kCollective, kOptimizer, kSave, kWrite, kPublish, kShutdown, kValidation, kStart };
+inline constexpr std::array<std::string_view, 11> kActivityNames = {"load",  "forward", "backward", "collective", "optimizer", "save",
+                                                                    "write", "publish", "shutdown", "validation", "start"};
 [[nodiscard]] constexpr std::string_view activity_name(Activity activity) { return kActivityNames[static_cast<std::size_t>(activity)]; }
 
 /// A place within a step.

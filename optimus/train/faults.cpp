@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
@@ -41,6 +42,7 @@ FaultInjector::FaultInjector(const RunConfig& config, const Mesh& mesh, Index ra
 
 bool FaultInjector::strikes(std::size_t index, Index step) {
   const FaultConfig& fault = faults_[index];
+  const std::lock_guard lock(mutex_);
   if (struck_in_[index] == step || (fault.once && struck_in_[index] != 0)) return false;
   struck_in_[index] = step;
   if (fault.once) {
@@ -55,6 +57,8 @@ bool FaultInjector::strikes(std::size_t index, Index step) {
 
 void FaultInjector::strike_process(const FaultConfig& fault) const {
   if (fault.kind == "die") std::raise(SIGKILL);
+  if (fault.kind == "stop") std::raise(SIGSTOP);
+  if (fault.kind == "stop") return;
   if (fault.kind == "error") throw Error(fmt::format("[faults] error on rank {} in step {}, phase {}, as configured", fault.rank, fault.step, fault.phase));
   const auto pause = std::chrono::duration<double>(fault.kind == "slow" ? fault.seconds : 1.0);
   do std::this_thread::sleep_for(pause);
@@ -74,7 +78,7 @@ void FaultInjector::arm(Index step, TrainStep& train_step, TransferWatch& transf
 }
 
 void FaultInjector::at(Index step, Activity phase) {
-  const bool is_about_saving = phase == Activity::kSave || phase == Activity::kShutdown;
+  const bool is_about_saving = phase == Activity::kSave || phase == Activity::kPublish || phase == Activity::kShutdown;
   for (std::size_t i = 0; i < faults_.size(); ++i) {
     const FaultConfig& fault = faults_[i];
     if (fault.rank != rank_ || !stops_process(fault) || fault.phase != activity_name(phase)) continue;
@@ -87,11 +91,26 @@ void FaultInjector::before_checkpoint(Index step) {
   at(step, Activity::kSave);
   for (std::size_t i = 0; i < faults_.size(); ++i) {
     const FaultConfig& fault = faults_[i];
-    if (!refuses_to_write(fault) || fault.rank != rank_ || step < fault.step || !strikes(i, step)) continue;
-    if (fault.kind == "disk_full")
-      throw FileError(fmt::format("[faults] cannot write: {} (on rank {}, as configured)", std::generic_category().message(ENOSPC), fault.rank));
-    throw FileError(fmt::format("[faults] write error on rank {}, as configured", fault.rank));
+    if (refuses_to_write(fault) && fault.after_bytes == 0 && fault.rank == rank_ && step >= fault.step && strikes(i, step)) refuse_to_write(fault);
   }
+}
+
+void FaultInjector::during_checkpoint(Index step, Index bytes, Index of_bytes) {
+  for (std::size_t i = 0; i < faults_.size(); ++i) {
+    const FaultConfig& fault = faults_[i];
+    const bool refuses = refuses_to_write(fault) && fault.after_bytes > 0;
+    const bool stops = stops_process(fault) && fault.phase == activity_name(Activity::kWrite);
+    if (fault.rank != rank_ || step < fault.step || !(refuses || stops) || bytes < std::min(fault.after_bytes, of_bytes) || !strikes(i, step)) continue;
+    if (refuses) refuse_to_write(fault);
+    strike_process(fault);
+  }
+}
+
+void FaultInjector::refuse_to_write(const FaultConfig& fault) const {
+  const std::string where =
+      fault.after_bytes > 0 ? fmt::format("after {} bytes on rank {}", fault.after_bytes, fault.rank) : fmt::format("on rank {}", fault.rank);
+  if (fault.kind == "disk_full") throw FileError(fmt::format("[faults] cannot write: {} ({}, as configured)", std::generic_category().message(ENOSPC), where));
+  throw FileError(fmt::format("[faults] write error {}, as configured", where));
 }
 
 void FaultInjector::after_checkpoint(Index step, const std::filesystem::path& folder) {

@@ -37,15 +37,37 @@ std::string dtype_of_weights(const RunConfig& config) { return std::string(dtype
 
 }  // namespace
 
-RunCheckpoints::RunCheckpoints(const RunConfig& config, std::string dump, Communicator& world, TrainStep& train_step, FaultInjector& faults)
+RunCheckpoints::RunCheckpoints(const RunConfig& config, std::string dump, Communicator& world, TrainStep& train_step, FaultInjector& faults, SaveWatch watch)
     : config_(config),
       dump_(std::move(dump)),
       world_(world),
       train_step_(train_step),
       faults_(faults),
       store_(config.run.dir),
-      full_{.writer = AsyncCheckpointWriter(world)},
-      persistent_{.writer = AsyncCheckpointWriter(world)} {}
+      watch_(std::move(watch)),
+      full_{.guard = {}, .writer = AsyncCheckpointWriter(world, hooks_of(full_))},
+      persistent_{.guard = {}, .writer = AsyncCheckpointWriter(world, hooks_of(persistent_))} {}
+
+/// The guard lives from the first call in the thread to the last: nobody else would notice a file system that hangs while training goes on.
+WriteHooks RunCheckpoints::hooks_of(Background& background) {
+  const auto moves = [this, &background](const char* what) {
+    if (!background.guard)
+      background.guard = std::make_unique<Watchdog>(watch_.limit_s, [this, &background](const std::string& stuck) { watch_.on_stuck(background.step, stuck); });
+    background.guard->beat(what);
+  };
+  return {.wrote =
+              [this, &background, moves](Index bytes, Index of_bytes) {
+                moves("write of its part of the checkpoint");
+                faults_.during_checkpoint(background.step, bytes, of_bytes);
+              },
+          .publishing =
+              [this, &background, moves] {
+                moves("publish of the checkpoint");
+                faults_.at(background.step, Activity::kPublish);
+              },
+          .ended = [&background] { background.guard.reset(); },
+          .waiting = watch_.waiting};
+}
 
 Index RunCheckpoints::buffer_bytes(const RunConfig& config, const ShardedOptimizer::Bytes& bytes) {
   if (!config.checkpoint.async) return 0;
@@ -235,6 +257,7 @@ void RunCheckpoints::finish_persistent() {
 
 template <class Finish> void RunCheckpoints::make_free(Background& background, Finish finish) {
   if (!background.writer.is_busy()) return;
+  if (world_.rank() == 0) log_info("[checkpoint] the checkpoint of step {} is still being written; the next one waits for it", background.step);
   const Timer timer;
   write(background.step, finish);
   if (world_.rank() == 0)
@@ -271,7 +294,8 @@ void RunCheckpoints::save_and_wait(const TrainingPosition& position) {
   finish_writing();
   agree(world_, [&] { faults_.before_checkpoint(position.step); });
   const std::filesystem::path slot = next_slot();
-  write_checkpoint(world_, slot, describe_state(position, true), train_step_.optimizer().owned_state_chunks());
+  full_.step = position.step;
+  write_checkpoint(world_, slot, describe_state(position, true), train_step_.optimizer().owned_state_chunks(), kCheckpointFileBytes, hooks_of(full_));
   agree(world_, [&] {
     if (world_.rank() == 0) name_latest(slot);
   });
@@ -287,7 +311,7 @@ void RunCheckpoints::save_persistent(const TrainingPosition& position) {
     const std::vector<Chunk> chunks = train_step_.optimizer().owned_model_chunks();
     if (config_.checkpoint.async)
       return persistent_.writer.start(folder, describe_state(position, false), chunks, [this, step = position.step] { prune(step); });
-    write_checkpoint(world_, folder, describe_state(position, false), chunks);
+    write_checkpoint(world_, folder, describe_state(position, false), chunks, kCheckpointFileBytes, hooks_of(persistent_));
     persistent_published(position.step);
     if (world_.rank() == 0) prune(position.step);
   });

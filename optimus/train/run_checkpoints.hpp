@@ -2,6 +2,8 @@
 // The checkpoints of a run: where it starts from, and what it saves on the way.
 
 #include <filesystem>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -9,14 +11,23 @@
 #include "optimus/checkpoint/store.hpp"
 #include "optimus/train/faults.hpp"
 #include "optimus/train/train_step.hpp"
+#include "optimus/train/watchdog.hpp"
 
 namespace optimus {
+
+/// Who hears of saves that take long.
+struct SaveWatch {
+  double limit_s = 600;  ///< in which a rank's files have to grow
+  /// In a thread of its own, with what has not moved for so long; does not return.
+  std::function<void(Index step, const std::string& what)> on_stuck;
+  std::function<void()> waiting;  ///< this rank waits for others whose files grow: nothing is stuck
+};
 
 /// Collective: every member function, over the world of `groups`.
 class RunCheckpoints {
  public:
   /// `dump`: the run's configuration as it goes into manifests.
-  RunCheckpoints(const RunConfig& config, std::string dump, Communicator& world, TrainStep& train_step, FaultInjector& faults);
+  RunCheckpoints(const RunConfig& config, std::string dump, Communicator& world, TrainStep& train_step, FaultInjector& faults, SaveWatch watch);
 
   /// Gives the state its start: `run.resume`, else `run.init_from`, else initial weights. Returns the position to go on from, all zero for a fresh start.
   /// Errors: CheckpointError if all there are damaged, or hold another model.
@@ -50,9 +61,11 @@ class RunCheckpoints {
   [[nodiscard]] CheckpointInfo describe_state(const TrainingPosition& position, bool is_full_state) const;
   /// A writer of one kind of checkpoint, and the step of what it writes.
   struct Background {
+    std::unique_ptr<Watchdog> guard;  ///< while this rank writes or publishes; the writer's thread uses it to its end
     AsyncCheckpointWriter writer;
     Index step = 0;
   };
+  [[nodiscard]] WriteHooks hooks_of(Background& background);
   /// The slot to write next, which holds nothing but a checkpoint. Collective.
   [[nodiscard]] std::filesystem::path next_slot();
   void name_latest(const std::filesystem::path& folder) const;
@@ -73,6 +86,7 @@ class RunCheckpoints {
   FaultInjector& faults_;
   CheckpointStore store_;
   std::vector<std::filesystem::path> spoilt_;  ///< slots that a load found damaged: to be written before a good one
+  SaveWatch watch_;
   Background full_, persistent_;
   std::filesystem::path last_slot_;  ///< the newest checkpoint of this run's own; empty before the first
 };

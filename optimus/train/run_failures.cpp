@@ -7,7 +7,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <future>
-#include <limits>
+#include <map>
 #include <thread>
 
 #include "optimus/base/error.hpp"
@@ -40,36 +40,37 @@ template <class Action> void try_for(double limit_s, Action action) {
 
 }  // namespace
 
-RunFailures::RunFailures(Communicator& world, const Heartbeats& heartbeats, std::filesystem::path run_dir, double watchdog_s)
+RunFailures::RunFailures(Communicator& world, const Heartbeats& heartbeats, std::filesystem::path run_dir, double watchdog_s, const Mesh& mesh)
     : world_(world),
       heartbeats_(heartbeats),
       run_dir_(std::move(run_dir)),
       watchdog_s_(watchdog_s),
       bytes_before_(failure_log_bytes(run_dir_)),
-      hosts_(all_gather_text(world, host_name())) {}
+      hosts_(all_gather_text(world, host_name())) {
+  for (Index rank = 0; rank < world.size(); ++rank) model_of_.push_back(mesh.member_index(rank, Axis::kDp));
+}
 
 std::string RunFailures::describe(const NumberProblem& mine, Index step) {
   std::vector<NumberProblem> problems;
   for (const std::string& text : all_gather_text(world_, mine.what.empty() ? "" : fmt::format("{} {}", mine.order, mine.what)))
     problems.push_back(parse_problem(text));
-  Index first = std::numeric_limits<Index>::max();
-  bool has_any = false;
-  for (const NumberProblem& problem : problems) {
-    if (problem.what.empty()) continue;
-    has_any = true;
-    first = std::min(first, problem.order);
+  std::map<Index, Index> first;  // of each model
+  for (std::size_t rank = 0; rank < problems.size(); ++rank) {
+    if (problems[rank].what.empty()) continue;
+    const auto [known, is_new] = first.try_emplace(model_of_[rank], problems[rank].order);
+    if (!is_new) known->second = std::min(known->second, problems[rank].order);
   }
-  if (!has_any) return "";
+  if (first.empty()) return "";
   recorded_step_ = step;
   std::string began, reached;
   for (std::size_t rank = 0; rank < problems.size(); ++rank) {
     const std::string& what = problems[rank].what;
     if (what.empty()) continue;
-    if (problems[rank].order > first) {
+    if (problems[rank].order > first.at(model_of_[rank])) {
       reached += fmt::format("{} {}", reached.empty() ? "" : ",", rank);
       continue;
     }
-    began += fmt::format(" {} on rank {} ({})", what, rank, hosts_[rank]);
+    began += fmt::format("{} {} on rank {} ({})", began.empty() ? "" : ",", what, rank, hosts_[rank]);
     if (world_.rank() == 0)
       try_append_failure(run_dir_, {.step = step, .rank = static_cast<Index>(rank), .host = hosts_[rank], .kind = what.substr(0, 3), .message = what});
   }
@@ -137,8 +138,16 @@ void RunFailures::end_stuck() const {
   const std::vector<RankPlace> stuck = silent();
   const bool is_waiting = std::none_of(stuck.begin(), stuck.end(), [&](const RankPlace& p) { return p.rank == world_.rank(); });
   const RankPlace place = !stuck.empty() && is_waiting ? stuck.front() : heartbeats_.mine();
+  end_stuck_at(place, optimus::describe(place));
+}
+
+void RunFailures::end_stuck_save(Index step, const std::string& what) const {
+  end_stuck_at({.rank = world_.rank(), .step = step, .activity = Activity::kWrite}, fmt::format("save of step {}: {}", step, what));
+}
+
+void RunFailures::end_stuck_at(const RankPlace& place, const std::string& what) const {
   const std::string message =
-      fmt::format("no progress for {} s: rank {} on {}, {}", watchdog_s_, place.rank, hosts_[static_cast<std::size_t>(place.rank)], optimus::describe(place));
+      fmt::format("no progress for {} s: rank {} on {}, {}", watchdog_s_, place.rank, hosts_[static_cast<std::size_t>(place.rank)], what);
   try_for(2, [this, place, message] {
     log_error("[watchdog] {}", message);
     append_hang(place, message);

@@ -11,8 +11,8 @@
 namespace optimus {
 
 /// Parts of a step in which a rank works for itself; what it waits for others is left out.
-enum class Work { kData, kForwardBackward, kUpdate, kCheckpoint };
-inline constexpr std::array<std::string_view, 4> kWorkNames = {"data", "forward_backward", "update", "checkpoint"};
+enum class Work { kData, kForwardBackward, kReduce, kUpdate, kCheckpoint };
+inline constexpr std::array<std::string_view, 5> kWorkNames = {"data", "forward_backward", "reduce", "update", "checkpoint"};
 using WorkSeconds = std::array<double, kWorkNames.size()>;
 
 /// A rank whose like need less.

@@ -61,7 +61,7 @@ class TrainStep {
   /// Parameters on this rank.
   [[nodiscard]] const std::vector<ParamSpec>& specs() const { return model_->specs(); }
   [[nodiscard]] StepOutcome run(const Batch& batch, const StepSettings& settings, const StepHooks& hooks, PhaseSeconds& seconds);
-  /// Seconds of a phase of the last step without those in which it waited for other ranks. Of forward and backward, and update.
+  /// Seconds of a phase of the last step without those in which it waited for other ranks. Of forward and backward, reduce and update.
   [[nodiscard]] double worked_s(Phase phase) const { return worked_s_[static_cast<std::size_t>(phase)]; }
   /// Rows that chose each expert in the last step, over the whole global batch: [layers * experts]; empty for a dense model.
   [[nodiscard]] const std::vector<Index>& expert_counts() const { return counts_LE_; }

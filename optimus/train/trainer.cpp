@@ -69,7 +69,7 @@ struct Trainer::Impl {
         groups(world, mesh, c.parallel.two_level),
         dump(dump_run_config(c)),
         heartbeats(world, c.run.dir, std::clamp(c.fault_tolerance.watchdog_s / 8, 0.2, 10.0)),
-        failures(world, heartbeats, c.run.dir, c.fault_tolerance.watchdog_s),
+        failures(world, heartbeats, c.run.dir, c.fault_tolerance.watchdog_s, mesh),
         watchdog(step_limit_s(c.fault_tolerance.watchdog_s), [this](const std::string&) { failures.end_stuck(); }),
         signals(c.fault_tolerance.save_on_signal),
         stop(c.fault_tolerance.stop_before_walltime_s),
@@ -101,7 +101,10 @@ struct Trainer::Impl {
     train_step = std::make_unique<TrainStep>(config, mesh, groups, backend, &transfers);
     batch = std::make_unique<Batch>(config.batch.global_batch / mesh.data_ranks(), config.data.sequence_length,
                                     config.data.mask_document_boundaries ? info.end_of_document : -1);
-    checkpoints = std::make_unique<RunCheckpoints>(config, dump, world, *train_step, faults);
+    checkpoints = std::make_unique<RunCheckpoints>(config, dump, world, *train_step, faults,
+                                                   SaveWatch{.limit_s = config.fault_tolerance.watchdog_s,
+                                                             .on_stuck = [this](Index step, const std::string& what) { failures.end_stuck_save(step, what); },
+                                                             .waiting = [this] { watchdog.beat(""); }});
   }
 
   void make_run_folder() {
@@ -162,6 +165,7 @@ struct Trainer::Impl {
                                 .wants_to_stop = SignalWatch::received() != 0 || stop.is_time_up()};
     StepHooks hooks;
     hooks.at = [this, step](const Place& place) {
+      watchdog.beat("");  // a step may be long where none of its parts is
       heartbeats.note(step, place);
       faults.at(step, place.activity);
     };
@@ -237,6 +241,7 @@ struct Trainer::Impl {
     come_to(step, {.activity = Activity::kForward});
     const StepOutcome outcome = compute(step, seconds);
     stragglers.add(Work::kForwardBackward, train_step->worked_s(Phase::kForwardBackward));
+    stragglers.add(Work::kReduce, train_step->worked_s(Phase::kReduce));
     stragglers.add(Work::kUpdate, train_step->worked_s(Phase::kUpdate));
     if (!outcome.update.is_finite) {
       const std::string problem = describe_nonfinite(outcome, step);

@@ -29,6 +29,9 @@ struct RankStart {
 /// The program that run_optimus() runs.
 [[nodiscard]] std::filesystem::path optimus_program();
 
+/// To be called first: fresh_folder() is in memory where there is such a place. For tests that save at every step and wait with limits: it is not the disk that
+/// they try, and beside other work that takes seconds.
+void use_memory_for_files();
 /// An empty folder of this test alone.
 [[nodiscard]] std::filesystem::path fresh_folder(const std::string& name = "work");
 

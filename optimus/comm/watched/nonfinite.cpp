@@ -19,15 +19,28 @@ template <> struct Format<std::uint64_t> {
   static constexpr std::uint64_t kExponent = 0x7ff0000000000000U, kMagnitude = 0x7fffffffffffffffU;
 };
 
-template <class Bits> NonFiniteKind find(ConstView values) {
-  const auto* bits = reinterpret_cast<const Bits*>(values.data());
-  const auto count = static_cast<std::size_t>(values.count());
-  // The largest magnitude, as an integer: one branch-free pass that the compiler turns into vector instructions.
+/// The largest magnitude, as an integer: one branch-free pass that the compiler turns into vector instructions.
+template <class Bits> [[gnu::always_inline]] inline Bits find_largest(const Bits* bits, std::size_t count) {
   Bits largest = 0;
   for (std::size_t i = 0; i < count; ++i) {
     const auto magnitude = static_cast<Bits>(bits[i] & Format<Bits>::kMagnitude);
     largest = magnitude > largest ? magnitude : largest;
   }
+  return largest;
+}
+
+#if defined(__x86_64__)
+template <class Bits> [[gnu::target("avx2")]] Bits find_largest_avx2(const Bits* bits, std::size_t count) { return find_largest(bits, count); }
+bool has_avx2() { return __builtin_cpu_supports("avx2") != 0; }
+#else
+template <class Bits> Bits find_largest_avx2(const Bits* bits, std::size_t count) { return find_largest(bits, count); }
+bool has_avx2() { return false; }
+#endif
+
+template <class Bits> NonFiniteKind find(ConstView values) {
+  const auto* bits = reinterpret_cast<const Bits*>(values.data());
+  const auto count = static_cast<std::size_t>(values.count());
+  const Bits largest = has_avx2() ? find_largest_avx2(bits, count) : find_largest(bits, count);
   if (largest < Format<Bits>::kExponent) return NonFiniteKind::kNone;
   return largest > Format<Bits>::kExponent ? NonFiniteKind::kNan : NonFiniteKind::kInf;
 }

@@ -20,7 +20,9 @@ void TransferWatch::look_at(const Communicator& group, const char* transfer, Con
     spoil_.reset();
   }
   if (sent_) return;  // whatever follows only spreads it
+  const Timer timer;
   const NonFiniteKind kind = find_nonfinite(data);
+  looked_s_ += timer.seconds();
   if (kind != NonFiniteKind::kNone)
     sent_ = Sent{.order = order_, .is_nan = kind == NonFiniteKind::kNan, .transfer = fmt::format("{} over {}", transfer, group.name())};
 }

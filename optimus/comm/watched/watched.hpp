@@ -37,6 +37,8 @@ class TransferWatch {
 
   /// Seconds that this rank stood in a transfer, since the start.
   [[nodiscard]] double waited_s() const { return waited_s_; }
+  /// Seconds in which it was looked at what is sent, since the start.
+  [[nodiscard]] double looked_s() const { return looked_s_; }
 
   /// For drills: the next floating number sent while looking becomes this.
   void spoil_next(double number) { spoil_ = number; }
@@ -51,7 +53,7 @@ class TransferWatch {
   Index order_ = 0;
   std::optional<Sent> sent_;
   std::optional<double> spoil_;
-  double waited_s_ = 0;
+  double waited_s_ = 0, looked_s_ = 0;
 };
 
 /// The given group, and all made from it, noted in `watch`. The same bytes arrive. `inner` and `watch` must outlive it.

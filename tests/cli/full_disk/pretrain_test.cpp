@@ -1,4 +1,4 @@
-// A run whose disk fills up: what was saved stays whole, and the run says what happened.
+// Runs whose disk fills up: what was saved stays whole, and the run says what happened.
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -76,6 +76,35 @@ TEST(FullDisk, EndsTheRunWhenEvenALineOfMetricsDoesNotFit) {
   EXPECT_EQ(WEXITSTATUS(status), 1) << text_of(folder / "err");
   EXPECT_NE(text_of(folder / "err").find("metrics.jsonl: No space left on device"), std::string::npos) << text_of(folder / "err");
   EXPECT_GT(text_of(folder / "metrics.jsonl").size(), 20000U);
+}
+
+// One rank has a part of its file when another program takes all the room there is; then that goes away.
+TEST(FullDisk, BetweenTwoRanksWritesCostsOneCheckpoint) {
+  for (const char* after_bytes : {"1", "60000"}) {
+    const auto folder = fresh_folder();
+    const auto config = write_toy_config(folder, prepare_ids(folder, some_ids(16 * 30 + 1, 61), 16));
+    const std::string checkpoints = (folder / "run/checkpoints").string(), mark = (folder / "run/debug/fault-0-struck").string();
+    const std::string train =
+        optimus_command({"pretrain", config.string(), "--set", "run.steps=80", "--set", "checkpoint.interval=10", "--set", "log.tensorboard=false", "--set",
+                         std::string("faults=[{kind=\"slow\", seconds=3, rank=1, step=20, phase=\"write\", after_bytes=") + after_bytes + "}]"},
+                        2);
+    std::ofstream(folder / "script") << "mkdir -p '" << checkpoints << "'; mount -t tmpfs -o size=4m none '" << checkpoints << "' || exit 77\ncd '"
+                                     << folder.string() << "'\n"
+                                     << train << " >out 2>err & run=$!\nuntil [ -e '" << mark << "' ] || ! kill -0 $run; do sleep 0.02; done\ncat /dev/zero >'"
+                                     << checkpoints << "/filler' 2>/dev/null\n"
+                                     << "until grep -q 'was not written' err || ! kill -0 $run; do sleep 0.02; done\nrm '" << checkpoints << "/filler'\n"
+                                     << "wait $run || exit\n"
+                                     << "for slot in slot-0 slot-1; do " << optimus_program().string() << " checkpoint verify '" << checkpoints
+                                     << "'/$slot || exit 78; done\nls -A '" << checkpoints << "' >left\n";
+    const std::string space = ::geteuid() == 0 ? "unshare --mount" : "unshare --user --map-root-user --mount";
+    const int status = std::system(("OMP_NUM_THREADS=1 " + space + " timeout 100 sh '" + (folder / "script").string() + "' >/dev/null 2>&1").c_str());
+    ASSERT_TRUE(WIFEXITED(status));
+    EXPECT_EQ(WEXITSTATUS(status), 0) << text_of(folder / "err");
+    EXPECT_NE(text_of(folder / "err").find("checkpoint of step 20 was not written"), std::string::npos) << text_of(folder / "err");
+    EXPECT_NE(text_of(folder / "err").find("No space left on device"), std::string::npos) << text_of(folder / "err");
+    EXPECT_EQ(text_of(folder / "left"), "latest\nslot-0\nslot-1\n") << "no part of the checkpoint that failed";
+    EXPECT_EQ(read_metrics(folder / "run").size(), 80U);
+  }
 }
 
 }  // namespace

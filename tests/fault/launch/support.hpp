@@ -24,6 +24,7 @@ constexpr double kWatchdog_s = 5;
 class Supervised : public testing::Test {
  protected:
   void SetUp() override {
+    use_memory_for_files();
     folder_ = fresh_folder();
     config_ = write_toy_config(folder_, prepare_ids(folder_, some_ids(16 * 30 + 1, 61), 16));
     run_ = folder_ / "run";
@@ -65,13 +66,13 @@ class Supervised : public testing::Test {
   [[nodiscard]] std::vector<pid_t> ranks() const { return launch::marked_processes(launch::mark_of(run_.string())); }
   [[nodiscard]] std::string err() const { return read_file(folder_ / "err"); }
 
-  /// The same run, by two ranks that nobody disturbs, has the same lines.
-  void expect_same_as_undisturbed() const {
+  /// The same run, by ranks that nobody disturbs, has the same lines.
+  void expect_same_as_undisturbed(const std::vector<std::string>& settings = {}, int ranks = 2, std::size_t steps = 60) const {
     const auto calm = folder_ / "calm";
-    const auto result = run_optimus(pretrain(calm, {}), 2);
+    const auto result = run_optimus(pretrain(calm, settings), ranks);
     ASSERT_EQ(result.code, 0) << result.err;
     EXPECT_EQ(metrics_without_times(run_), metrics_without_times(calm));
-    EXPECT_EQ(read_metrics(run_).size(), 60U);
+    EXPECT_EQ(read_metrics(run_).size(), steps);
   }
 
   std::filesystem::path folder_, config_, run_;

@@ -1,4 +1,4 @@
-// Failures that a table does not fit: skipped steps, signals, stopped processes, slow ranks, files.
+// Failures that a table does not fit: skipped steps, several bad numbers at once, signals, the end of the job, stopped processes.
 
 #include <fstream>
 
@@ -19,6 +19,26 @@ TEST_F(Drill, StepsWithBadNumbersAreSkippedByAllRanksAlike) {
     EXPECT_EQ(lines[3]["skipped"], false) << layout.name;
     EXPECT_EQ(lines[3]["nonfinite_steps"], 1) << layout.name;
   }
+}
+
+TEST_F(Drill, TwoThatGoWrongInOneStepAreBothNamed) {
+  // Neither can have it from the other: they compute different rows of the batch.
+  const auto result = run(kEp2Dp2, {"faults=[{kind=\"nan\", rank=1, step=2, where=\"loss\"}, {kind=\"inf\", rank=2, step=2, where=\"gradient\"}]", kPatient});
+  EXPECT_EQ(result.code, 10) << result.err;
+  ASSERT_EQ(failures().size(), 2U) << result.err;
+  EXPECT_EQ(failures()[0]["rank"], 1);
+  EXPECT_EQ(failures()[1]["rank"], 2);
+  EXPECT_HAS(result.err, "nan loss on rank 1");
+  EXPECT_HAS(result.err, ", inf gradient of ");
+}
+
+TEST_F(Drill, TheEndOfTheJobThatOneRankSeesStopsAllInTheSameStep) {
+  const Settings settings = {"run.steps=100000", "checkpoint.interval=0", "fault_tolerance.stop_before_walltime_s=1", kPatient};
+  const auto result = run_each(kTp2Pp2, settings, [](int rank) { return std::string("export PBS_WALLTIME=") + (rank == 2 ? "5" : "100000"); });
+  EXPECT_EQ(result.code, 12) << result.err;
+  const auto last = read_metrics(run_).back()["step"].get<int>();
+  EXPECT_EQ(run(kTp2Pp2, {settings[0], settings[1], "run.stop_after_step=" + std::to_string(last + 1)}).code, 0);
+  EXPECT_EQ(read_metrics(run_).back()["step"].get<int>(), last + 1) << "it goes on from exactly there";
 }
 
 TEST_F(Drill, ASignalToAnyRankSavesOnceOnAll) {
@@ -68,40 +88,6 @@ TEST_F(Drill, AHangInsideAPipelineIsToldOnceUnderItsOwnName) {
   EXPECT_EQ(failures()[0]["kind"], "hang");
   EXPECT_EQ(failures()[0]["rank"], 2);
   EXPECT_EQ(failures()[0]["step"], 2);
-}
-
-TEST_F(Drill, ASlowRankIsNamedInThePhaseWhereItIsSlow) {
-  // 3 s are slow beside any step of this model, on whatever machine.
-  const auto result = run(kEp2Dp2, {fault("slow", 2, 3, "seconds=3, phase=\"backward\""), "log.straggler_factor=2", "run.steps=3"});
-  ASSERT_EQ(result.code, 0) << result.err;
-  const auto line = read_metrics(run_)[2];
-  ASSERT_TRUE(line.contains("stragglers")) << line;
-  ASSERT_EQ(line["stragglers"].size(), 1U) << line;
-  EXPECT_EQ(line["stragglers"][0]["rank"], 2);
-  EXPECT_EQ(line["stragglers"][0]["phase"], "forward_backward");
-  EXPECT_HAS(result.err, "[stragglers] rank 2 on ");
-}
-
-TEST_F(Drill, AFullDiskIsAWarningOrTheEndAsConfigured) {
-  const Settings full = {fault("disk_full", 1, 2)};
-  const auto warned = run(kEp2Dp2, full);
-  EXPECT_EQ(warned.code, 0) << warned.err;
-  EXPECT_HAS(warned.err, "No space left on device");
-  std::filesystem::remove_all(run_);
-  const auto strict = run(kEp2Dp2, {full[0], "checkpoint.keep_going_on_write_error=false"});
-  EXPECT_EQ(strict.code, 1) << strict.err;
-  EXPECT_HAS(strict.err, "rank 1");
-}
-
-TEST_F(Drill, AShardThatIsGoneEndsAllRanksAlike) {
-  std::filesystem::path shard;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_ / "data"))
-    if (entry.path().extension() == ".npy") shard = entry.path();
-  ASSERT_FALSE(shard.empty());
-  std::filesystem::resize_file(shard, 10);
-  const auto result = run(kTp2Pp2, {});
-  EXPECT_EQ(result.code, 3) << result.err;
-  EXPECT_HAS(result.err, shard.filename().string());
 }
 
 }  // namespace

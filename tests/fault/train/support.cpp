@@ -54,4 +54,15 @@ ProgramResult Drill::run_and(const Layout& layout, const Settings& settings, con
   return {.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), .out = "", .err = read_file(err)};
 }
 
+ProgramResult Drill::run_each(const Layout& layout, const Settings& settings, const std::function<std::string(int)>& first) const {
+  std::vector<RankStart> starts;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    const auto program = folder_ / ("start-" + std::to_string(rank));
+    std::ofstream(program) << "#!/bin/sh\n" << first(rank) << "\nexec timeout 120 " << optimus_program().string() << " \"$@\"\n";
+    std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+    starts.push_back({.args = args(layout, settings), .program = program});
+  }
+  return run_optimus_ranks(starts);
+}
+
 }  // namespace optimus::test

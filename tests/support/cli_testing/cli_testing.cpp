@@ -77,6 +77,10 @@ ProgramResult run_optimus_ranks(const std::vector<RankStart>& ranks) {
   return run_shell(command);
 }
 
+void use_memory_for_files() {
+  if (std::filesystem::is_directory("/dev/shm")) ::setenv("TMPDIR", "/dev/shm", 0);
+}
+
 std::filesystem::path fresh_folder(const std::string& name) {
   const auto* info = testing::UnitTest::GetInstance()->current_test_info();
   std::string test = std::string(info->test_suite_name()) + "." + info->name();
