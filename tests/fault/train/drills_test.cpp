@@ -33,7 +33,7 @@ const std::vector<std::string> kPhases = {"load", "forward", "backward", "collec
 /// What a change is looked at with: each layout meets another phase, and what takes as long as its limit is tried now and then.
 bool is_in_fast_part(const std::string& kind, const std::string& phase) {
   if (kind == "error") return true;
-  if (kind == "hang") return phase == "forward" || phase == "optimizer" || phase == "write";
+  if (kind == "hang") return phase == "optimizer" || phase == "write";
   return kind == "die" && phase == "backward";
 }
 
