@@ -55,8 +55,8 @@ Decision Policy::after(const Diagnosis& d, const std::map<std::string, std::stri
   furthest_step_ = std::max(furthest_step_, d.step);
   budget_.use(now_s);
   decision.delay_s = backoff_s(consecutive_, options_.first_delay_s, options_.longest_delay_s);
-  decision.lines.push_back(fmt::format("restart {} of at most {}, {:.0f} s or more after the failure: {} on {}", budget_.used(), options_.max_restarts, decision.delay_s,
-                                       counted(world_.ranks(), "rank"), counted(world_.nodes, "node")));
+  decision.lines.push_back(fmt::format("restart {} of at most {}, {:.0f} s or more after the failure: {} on {}", budget_.used(), options_.max_restarts,
+                                       decision.delay_s, counted(world_.ranks(), "rank"), counted(world_.nodes, "node")));
   return decision;
 }
 
