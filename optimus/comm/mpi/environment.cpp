@@ -4,9 +4,13 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstdlib>
+#include <future>
+#include <thread>
 
 #include "optimus/base/check.hpp"
+#include "optimus/base/log.hpp"
 #include "optimus/comm/mpi/engine.hpp"
 #include "optimus/comm/mpi/handle.hpp"
 #include "optimus/comm/mpi/mpi_communicator.hpp"
@@ -32,6 +36,20 @@ void start_mpi() {
     throw CommError(
         fmt::format("[comm] the starter announced {} ranks, the MPI library of this program finds {}; start it with the mpirun of the MPI it was built with",
                     announced, size));
+}
+
+/// Ends MPI, or the process with the exit code of a lost rank if that takes longer than `limit_s`: it waits for all ranks and cannot be asked to throw.
+void finalize(double limit_s) {
+  std::promise<void> done;
+  std::thread guard([limit_s, is_done = done.get_future()] {
+    if (is_done.wait_for(std::chrono::duration<double>(limit_s)) == std::future_status::ready) return;
+    log_error("[comm] the end of MPI: not all ranks have come to it within {} s, one is stuck or gone; this one had done its work", limit_s);
+    std::_Exit(static_cast<int>(ExitCode::kLostRank));
+  });
+  const int code = MPI_Finalize();
+  done.set_value();
+  guard.join();
+  mpi::check(code, "MPI_Finalize");
 }
 
 }  // namespace
@@ -75,8 +93,9 @@ std::string MpiEnvironment::library() const {
 void MpiEnvironment::close() {
   OPTIMUS_CHECK(!state_->engine.has_messages(), "transfers are still under way at the end of MPI");
   state_->engine.stop_listening();
+  const double limit_s = state_->engine.time_limit();
   state_.reset();
-  mpi::check(MPI_Finalize(), "MPI_Finalize");
+  finalize(limit_s);
 }
 
 void MpiEnvironment::finish(int code, double patience_s) {

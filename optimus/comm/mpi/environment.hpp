@@ -40,7 +40,7 @@ class MpiEnvironment {
   /// The library's own words about itself.
   [[nodiscard]] std::string library() const;
 
-  /// Ends MPI.  Collective: over all ranks, all transfers done.
+  /// Ends MPI.  Collective: over all ranks, all transfers done. Where a rank does not come within the time limit, the process ends with ExitCode::kLostRank.
   void close();
   /// Ends MPI after an error, however the other ranks stand: quietly if all of them come here within `patience_s`, otherwise abort(code).
   void finish(int code, double patience_s = 10);

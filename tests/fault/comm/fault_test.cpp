@@ -46,6 +46,13 @@ TEST(FaultsOfRanks, AStuckRankIsNamedAndTheRunEnds) {
   EXPECT_LT(outcome.seconds, 20);
 }
 
+TEST(FaultsOfRanks, ARankThatIsStuckBehindTheLastStepEndsTheRunToo) {
+  const Outcome outcome = run("hang_at_end", 3);
+  EXPECT_EQ(outcome.code, 11) << outcome.output;
+  EXPECT_GE(count_of(outcome.output, "the end of MPI: not all ranks"), 1) << outcome.output;
+  EXPECT_LT(outcome.seconds, 20);
+}
+
 TEST(FaultsOfRanks, ADeadRankEndsTheRun) {
   const Outcome outcome = run("die", 3);
   EXPECT_NE(outcome.code, 0) << outcome.output;

@@ -35,18 +35,26 @@ void step(Communicator& world, const std::string& fault) {
 
 int main(int, char** argv) {
   MpiEnvironment mpi;
-  mpi.set_time_limit(argv[1] == std::string("hang") ? 0.5 : 30);
+  const std::string fault = argv[1];
+  mpi.set_time_limit(fault.starts_with("hang") ? 0.5 : 30);
   int code = 0;
+  bool is_second = false;
   {
     const auto world = mpi.world();
     world->set_context("step 3");
+    is_second = world->rank() == 1;
     try {
-      step(*world, argv[1]);
+      step(*world, fault);
     } catch (const Error& error) {
       world->announce_failure();
       code = static_cast<int>(error.code());
       std::fprintf(stderr, "<rank %d ends with %d: %s>\n", static_cast<int>(world->rank()), code, error.what());
     }
+  }
+  if (fault == "hang_at_end") {
+    while (is_second) pause();
+    mpi.close();
+    return code;
   }
   mpi.finish(code, 2);
   return code;
