@@ -51,8 +51,13 @@ TEST_F(Nodes, NotANumberOnANodeReplacesItAndChangesNoBit) {
   expect_same_as_undisturbed();
 }
 
+/// Lines of metrics after which a node is cut off; -1: as soon as there are ranks. scripts/drill_launch asks for all.
+std::vector<int> moments() { return std::getenv("OPTIMUS_ALL_DRILLS") == nullptr ? std::vector<int>{10} : std::vector<int>{-1, 0, 1, 10, 25}; }
+
+class CutOff : public Nodes, public testing::WithParamInterface<int> {};
+
 /// Where namespaces are not permitted no cable can be pulled; the script says so, and there is nothing to test.
-TEST_F(Nodes, ANodeThatIsCutOffIsReplacedAndItsRanksEndThemselves) {
+TEST_P(CutOff, ANodeIsReplacedAndItsRanksEndThemselves) {
   up(3);
   if (!has_namespaces()) {
     EXPECT_NE(drill("cut", "node2"), 0);
@@ -60,12 +65,16 @@ TEST_F(Nodes, ANodeThatIsCutOffIsReplacedAndItsRanksEndThemselves) {
   }
   // Of a pipeline over both nodes: the ranks that are left wait for each other too, and the only buffer node must not go to one of them.
   start(options(2, 2), {"run.steps=40", "parallel.pp=4", "model.num_hidden_layers=4", "batch.global_batch=4"});
-  wait_for_step(10);
+  wait_for([this] { return !ranks().empty(); });
+  if (GetParam() == 0) wait_for([this] { return err().find("model: ") != std::string::npos; });
+  if (GetParam() > 0) wait_for_step(static_cast<std::size_t>(GetParam()));
   drill("cut", "node2");
   EXPECT_EQ(end(), 0) << err();
   EXPECT_HAS(err(), "node node2 is replaced by node3");
   EXPECT_EQ(read_metrics(run_).size(), 40U);
 }
+INSTANTIATE_TEST_SUITE_P(LaunchDrill, CutOff, testing::ValuesIn(moments()),
+                         [](const auto& moment) { return moment.param < 0 ? std::string("at_the_start") : "after_step_" + std::to_string(moment.param); });
 
 }  // namespace
 }  // namespace optimus::test
