@@ -10,6 +10,8 @@
 namespace optimus {
 namespace {
 
+constexpr std::size_t kMostProblems = 20;  // a file of another checkpoint has one for each tensor
+
 // The problems that any rank found, on all of them, each once.
 std::vector<std::string> share_problems(Communicator& world, const std::vector<std::string>& mine) {
   std::string text;
@@ -49,7 +51,13 @@ CheckpointReader open_verified(Communicator& world, const std::filesystem::path&
   for (const Chunk& chunk : chunks) {
     if (std::string problem = reader.problem(chunk); !problem.empty()) problems.push_back(std::move(problem));
   }
-  throw_if_problems<CheckpointError>(fmt::format("[checkpoint] {} cannot be loaded", folder.string()), share_problems(world, problems));
+  problems = share_problems(world, problems);
+  if (problems.size() > kMostProblems) {
+    const std::size_t more = problems.size() - kMostProblems;
+    problems.resize(kMostProblems);
+    problems.push_back(fmt::format("and {} more; optimus checkpoint verify {} lists what is wrong with the files", more, folder.string()));
+  }
+  throw_if_problems<CheckpointError>(fmt::format("[checkpoint] {} cannot be loaded", folder.string()), problems);
   return reader;
 }
 

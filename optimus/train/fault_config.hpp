@@ -54,7 +54,7 @@ template <class Visitor> void describe(Visitor& v, FaultConfig& c) {
           "write, when writing begins; of write_error and disk_full, before that.",
           at_least(0));
   v.field("once", c.once, "Not again after a restart.");
-  v.field("seconds", c.seconds, "Of slow: how long the step is held up.", above(0.0));
+  v.field("seconds", c.seconds, "Of slow: how long the step is held up.", Range{.min = 0, .max = 86400, .min_is_excluded = true});
 }
 
 }  // namespace optimus

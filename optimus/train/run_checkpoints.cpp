@@ -16,6 +16,8 @@
 namespace optimus {
 namespace {
 
+constexpr double kWorthALine_s = 0.5;
+
 /// Folders of the candidates as rank 0 sees them: one decision for all, whatever a file system shows to others.
 std::vector<std::filesystem::path> agreed_candidates(Communicator& world, const CheckpointStore& store, std::string& damaged_text) {
   std::string text;
@@ -51,6 +53,7 @@ RunCheckpoints::RunCheckpoints(const RunConfig& config, std::string dump, Commun
 /// The guard lives from the first call in the thread to the last: nobody else would notice a file system that hangs while training goes on.
 WriteHooks RunCheckpoints::hooks_of(Background& background) {
   const auto moves = [this, &background](const char* what) {
+    if (!watch_.on_stuck) return;
     if (!background.guard)
       background.guard = std::make_unique<Watchdog>(watch_.limit_s, [this, &background](const std::string& stuck) { watch_.on_stuck(background.step, stuck); });
     background.guard->beat(what);
@@ -66,7 +69,11 @@ WriteHooks RunCheckpoints::hooks_of(Background& background) {
                 faults_.at(background.step, Activity::kPublish);
               },
           .ended = [&background] { background.guard.reset(); },
-          .waiting = watch_.waiting};
+          .waiting =
+              [this, &background] {
+                if (watch_.waiting) watch_.waiting();
+                say_that_a_save_waits(background);
+              }};
 }
 
 Index RunCheckpoints::buffer_bytes(const RunConfig& config, const ShardedOptimizer::Bytes& bytes) {
@@ -139,7 +146,9 @@ std::optional<TrainingPosition> RunCheckpoints::resume() {
     }
   }
   if (!damaged.empty())
-    throw CheckpointError(fmt::format("[checkpoint] every checkpoint in {} is damaged; set run.resume = \"never\" to start anew:{}", config_.run.dir, damaged));
+    throw CheckpointError(fmt::format(
+        "[checkpoint] every checkpoint in {} is damaged; set run.resume = \"never\" to start anew, from weights (checkpoints/persistent) with run.init_from:{}",
+        config_.run.dir, damaged));
   return std::nullopt;
 }
 
@@ -255,14 +264,22 @@ void RunCheckpoints::finish_persistent() {
   if (persistent_.writer.finish()) persistent_published(persistent_.step);
 }
 
+/// Waits of less than kWorthALine_s are what a fast run with frequent saves consists of.
+void RunCheckpoints::say_that_a_save_waits(Background& background) const {
+  if (world_.rank() != 0 || !background.waited || background.has_said_so || background.waited->seconds() < kWorthALine_s) return;
+  log_warning("[checkpoint] the checkpoint of step {} is still being written; the next one waits for it", background.step);
+  background.has_said_so = true;
+}
+
 template <class Finish> void RunCheckpoints::make_free(Background& background, Finish finish) {
   if (!background.writer.is_busy()) return;
-  if (world_.rank() == 0) log_info("[checkpoint] the checkpoint of step {} is still being written; the next one waits for it", background.step);
-  const Timer timer;
+  background.waited.emplace();
+  background.has_said_so = false;
   write(background.step, finish);
-  if (world_.rank() == 0)
+  if (world_.rank() == 0 && background.waited->seconds() >= kWorthALine_s)
     log_warning("[checkpoint] waited {:.1f} s for the checkpoint of step {} before the next: they take longer to write than the interval between them",
-                timer.seconds(), background.step);
+                background.waited->seconds(), background.step);
+  background.waited.reset();
 }
 
 void RunCheckpoints::finish_writing() {

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "optimus/base/timer.hpp"
 #include "optimus/checkpoint/async_writer.hpp"
 #include "optimus/checkpoint/store.hpp"
 #include "optimus/train/faults.hpp"
@@ -18,7 +19,7 @@ namespace optimus {
 /// Who hears of saves that take long.
 struct SaveWatch {
   double limit_s = 600;  ///< in which a rank's files have to grow
-  /// In a thread of its own, with what has not moved for so long; does not return.
+  /// In a thread of its own, with what has not moved for so long; does not return. Empty: nobody watches.
   std::function<void(Index step, const std::string& what)> on_stuck;
   std::function<void()> waiting;  ///< this rank waits for others whose files grow: nothing is stuck
 };
@@ -27,7 +28,7 @@ struct SaveWatch {
 class RunCheckpoints {
  public:
   /// `dump`: the run's configuration as it goes into manifests.
-  RunCheckpoints(const RunConfig& config, std::string dump, Communicator& world, TrainStep& train_step, FaultInjector& faults, SaveWatch watch);
+  RunCheckpoints(const RunConfig& config, std::string dump, Communicator& world, TrainStep& train_step, FaultInjector& faults, SaveWatch watch = {});
 
   /// Gives the state its start: `run.resume`, else `run.init_from`, else initial weights. Returns the position to go on from, all zero for a fresh start.
   /// Errors: CheckpointError if all there are damaged, or hold another model.
@@ -64,6 +65,8 @@ class RunCheckpoints {
     std::unique_ptr<Watchdog> guard;  ///< while this rank writes or publishes; the writer's thread uses it to its end
     AsyncCheckpointWriter writer;
     Index step = 0;
+    std::optional<Timer> waited;  ///< while the next save waits for this one
+    bool has_said_so = false;
   };
   [[nodiscard]] WriteHooks hooks_of(Background& background);
   /// The slot to write next, which holds nothing but a checkpoint. Collective.
@@ -77,6 +80,7 @@ class RunCheckpoints {
   void finish_full();
   void finish_persistent();
   /// For a save that is due while the one before is not done: waits, and says so.
+  void say_that_a_save_waits(Background& background) const;
   template <class Finish> void make_free(Background& background, Finish finish);
 
   const RunConfig& config_;

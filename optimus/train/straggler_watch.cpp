@@ -6,6 +6,12 @@
 #include "optimus/train/failure_log.hpp"
 
 namespace optimus {
+namespace {
+
+/// Ranks differ by some milliseconds in what they save, and the first one does for all what only one can do.
+constexpr double kLeastSaving_s = 1;
+
+}  // namespace
 
 StragglerWatch::StragglerWatch(Communicator& world, const Mesh& mesh, const LogConfig& config)
     : world_(world), factor_(config.straggler_factor), interval_(config.interval), hosts_(all_gather_text(world, host_name())) {
@@ -24,7 +30,11 @@ std::vector<SlowRank> StragglerWatch::end_step(Index step, double step_s) {
   std::vector<SlowRank> slow;
   double mean_step_s = steps_s_ / steps;
   world_.all_reduce({reinterpret_cast<std::byte*>(&mean_step_s), DType::kF64, {1}}, Reduce::kMax);
-  for (const Straggler& s : find_stragglers(all, stage_, factor_, std::max(0.01, 0.1 * mean_step_s))) {
+  WorkSeconds least_s;
+  least_s.fill(std::max(0.01, 0.1 * mean_step_s));
+  double& least_save_s = least_s[static_cast<std::size_t>(Work::kCheckpoint)];
+  least_save_s = std::max(least_save_s, kLeastSaving_s / steps);
+  for (const Straggler& s : find_stragglers(all, stage_, factor_, least_s)) {
     slow.push_back({.rank = s.rank,
                     .host = hosts_[static_cast<std::size_t>(s.rank)],
                     .phase = std::string(kWorkNames[static_cast<std::size_t>(s.work)]),

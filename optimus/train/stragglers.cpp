@@ -27,13 +27,13 @@ std::map<Index, double> medians(const std::vector<WorkSeconds>& seconds, const s
 
 }  // namespace
 
-std::vector<Straggler> find_stragglers(const std::vector<WorkSeconds>& seconds, const std::vector<Index>& stage, double factor, double least_s) {
+std::vector<Straggler> find_stragglers(const std::vector<WorkSeconds>& seconds, const std::vector<Index>& stage, double factor, const WorkSeconds& least_s) {
   std::vector<Straggler> found;
   for (std::size_t work = 0; work < kWorkNames.size(); ++work) {
     const auto median_of = medians(seconds, stage, work);
     for (std::size_t rank = 0; rank < seconds.size(); ++rank) {
       const double mine = seconds[rank][work], median = median_of.at(stage[rank]);
-      if (mine > factor * median && mine - median >= least_s)
+      if (mine > factor * median && mine - median >= least_s[work])
         found.push_back({.rank = static_cast<Index>(rank), .work = static_cast<Work>(work), .seconds = mine, .median_s = median});
     }
   }

@@ -24,8 +24,9 @@ struct Straggler {
 
 /// Ranks are compared with those of the same pipeline stage, which do the same work; where a stage is one rank, with all. The median of an even number is the lower
 /// of the middle two: of two ranks the slower one can be named. `seconds` by rank, `stage` of each.
-/// A rank is slow if it took more than `factor` times the median, and at least `least_s` more.
-[[nodiscard]] std::vector<Straggler> find_stragglers(const std::vector<WorkSeconds>& seconds, const std::vector<Index>& stage, double factor, double least_s);
+/// A rank is slow if it took more than `factor` times the median, and at least `least_s` of that work more.
+[[nodiscard]] std::vector<Straggler> find_stragglers(const std::vector<WorkSeconds>& seconds, const std::vector<Index>& stage, double factor,
+                                                     const WorkSeconds& least_s);
 
 /// Of every rank, on all of them.  Collective: over `world`.
 [[nodiscard]] std::vector<WorkSeconds> gather_work(Communicator& world, const WorkSeconds& mine);

@@ -191,13 +191,14 @@ TEST_F(Reshard, ASaveThatIsDueBeforeTheOneBeforeIsDoneWaitsAndSaysSo) {
   const RunLayout& layout = run_layouts()[4];
   in(layout, [&](Communicator& group) {
     if (group.rank() == 0) add_log_file(dir("log"));
-    TrainingRun run(group, layout, {"run.dir=" + dir("home"), "run.resume=never"});
+    TrainingRun run(group, layout, {"run.dir=" + dir("home"), "run.resume=never", R"(faults=[{kind="slow", rank=0, step=1, phase="publish", seconds=1}])"});
     (void)run.train(1);
     run.save_in_background();
     (void)run.train(1);
     run.save_in_background();
     if (group.rank() > 0) return;
     EXPECT_EQ(find_checkpoint(dir("home")).position.step, 1) << "complete before the next began";
+    EXPECT_NE(read_bytes(dir("log")).find("the checkpoint of step 1 is still being written"), std::string::npos);
     EXPECT_NE(read_bytes(dir("log")).find("for the checkpoint of step 1 before the next"), std::string::npos);
   });
 }

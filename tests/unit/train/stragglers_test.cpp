@@ -18,7 +18,7 @@ std::vector<WorkSeconds> times(const std::vector<double>& forward) {
 }
 
 TEST(Stragglers, TheSlowOneOfAStageIsNamedWithItsPhase) {
-  const auto found = find_stragglers(times({1, 1.1, 2, 0.9}), {0, 0, 0, 0}, 1.5, 0);
+  const auto found = find_stragglers(times({1, 1.1, 2, 0.9}), {0, 0, 0, 0}, 1.5, {});
   ASSERT_EQ(found.size(), 1U);
   EXPECT_EQ(found[0].rank, 2);
   EXPECT_EQ(found[0].work, Work::kForwardBackward);
@@ -27,23 +27,28 @@ TEST(Stragglers, TheSlowOneOfAStageIsNamedWithItsPhase) {
 }
 
 TEST(Stragglers, AStageWithMoreToDoIsNotSlow) {
-  EXPECT_TRUE(find_stragglers(times({1, 1, 3, 3}), {0, 0, 1, 1}, 1.5, 0).empty());
-  ASSERT_EQ(find_stragglers(times({1, 1, 3, 6}), {0, 0, 1, 1}, 1.5, 0).size(), 1U);
+  EXPECT_TRUE(find_stragglers(times({1, 1, 3, 3}), {0, 0, 1, 1}, 1.5, {}).empty());
+  ASSERT_EQ(find_stragglers(times({1, 1, 3, 6}), {0, 0, 1, 1}, 1.5, {}).size(), 1U);
 }
 
 TEST(Stragglers, OfTwoRanksTheSlowerIsNamed) {
-  const auto found = find_stragglers(times({5, 1}), {0, 0}, 1.5, 0);
+  const auto found = find_stragglers(times({5, 1}), {0, 0}, 1.5, {});
   ASSERT_EQ(found.size(), 1U);
   EXPECT_EQ(found[0].rank, 0);
 }
 
 TEST(Stragglers, StagesOfOneRankAreComparedWithAll) {
-  const auto found = find_stragglers(times({1, 1, 1, 4}), {0, 1, 2, 3}, 1.5, 0);
+  const auto found = find_stragglers(times({1, 1, 1, 4}), {0, 1, 2, 3}, 1.5, {});
   ASSERT_EQ(found.size(), 1U);
   EXPECT_EQ(found[0].rank, 3);
 }
 
-TEST(Stragglers, SmallDifferencesAreNotWorthALine) { EXPECT_TRUE(find_stragglers(times({0.001, 0.005}), {0, 0}, 1.5, 0.01).empty()); }
+TEST(Stragglers, SmallDifferencesAreNotWorthALine) {
+  WorkSeconds least_s{};
+  least_s.fill(0.01);
+  EXPECT_TRUE(find_stragglers(times({0.001, 0.005}), {0, 0}, 1.5, least_s).empty());
+  EXPECT_FALSE(find_stragglers(times({0.01, 0.05}), {0, 0}, 1.5, least_s).empty());
+}
 
 TEST(Heartbeats, SayWhereARankIsAndHowLongItHasBeenSilent) {
   const auto world = make_self_communicator();
