@@ -7,6 +7,7 @@
 #include <csignal>
 #include <filesystem>
 #include <map>
+#include <memory>
 
 #include "optimus/base/counted.hpp"
 #include "optimus/base/file.hpp"
@@ -86,7 +87,7 @@ class Supervisor {
     World world = options_.world;
     if (static_cast<Index>(fit.size()) < world.nodes) world = smaller_world(fit, unfit);
     options_.world = world;
-    policy_.emplace(fit, world, options_.policy);
+    policy_ = std::make_unique<Policy>(fit, world, options_.policy);
     log_info("[launch] {} on {}: {}; {}", counted(world.ranks(), "rank"), counted(world.nodes, "node"), fmt::join(names_of(policy_->active()), ", "),
              counted(policy_->spares().size(), "buffer node"));
   }
@@ -219,7 +220,7 @@ class Supervisor {
   std::string mark_;
   fs::file_time_type first_latest_;  ///< the time of checkpoints/latest before the first start
   Timer clock_;
-  std::optional<Policy> policy_;
+  std::unique_ptr<Policy> policy_;  ///< once nodes are chosen
   std::map<std::string, std::string> own_names_;
   std::optional<int> stop_signal_, second_signal_;
   Index first_step_ = 0;  ///< in metrics.jsonl before the start that runs

@@ -28,7 +28,7 @@ NumberProblem parse_problem(const std::string& text) {
 }
 
 /// Runs `action` and goes on without it after `limit_s`: it may be stuck in a file system.
-template <class Action> void try_for(double limit_s, Action action) {
+template <class Action> void try_for(double limit_s, const Action& action) {
   auto done = std::make_shared<std::promise<void>>();
   auto is_done = done->get_future();
   std::thread([action, done] {

@@ -51,7 +51,7 @@ class Supervised : public testing::Test {
   }
   [[nodiscard]] int end(double limit_s = 150) {
     wait_for([this] { return supervisor_->poll().has_value(); }, limit_s);
-    return supervisor_->poll().value_or(-1);
+    return supervisor_.has_value() ? supervisor_->poll().value_or(-1) : -1;
   }
   template <class Condition> static void wait_for(Condition condition, double limit_s = 60) {
     const Timer timer;
