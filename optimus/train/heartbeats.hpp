@@ -28,7 +28,7 @@ struct RankPlace {
 /// Ranks on other nodes are known through the run folder: where there are several nodes a thread of each node's first rank writes what its node shows to
 /// heartbeats/node-R (R: that rank), every `interval_s`. A node that writes no more is silent as a whole.
 ///
-/// Collective: construction, over `world`. Nothing is left in the file system of a node when the ranks end, however they end.
+/// Collective: construction, over `world`. Once it is made nothing of it is in the file system of a node, however the ranks end.
 class Heartbeats final : public Progress {
  public:
   /// `world` must outlive it.  Errors: FileError if a node has no shared memory, on its ranks.
