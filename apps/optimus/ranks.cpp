@@ -17,7 +17,7 @@ namespace optimus {
 namespace {
 
 /// How long ranks that end by an error wait for the others to come to the same end. Of a rank that is stuck or gone that is known already.
-double patience_s(ExitCode code) { return code == ExitCode::kLostRank ? 1.5 : 10; }
+double patience_s(ExitCode code) { return code == ExitCode::kLostRank ? 2 : 10; }
 
 ExitCode code_of(const std::exception& error) {
   const auto* known = dynamic_cast<const Error*>(&error);

@@ -27,6 +27,7 @@ struct Message {
 struct Engine::State {
   MpiTuning tuning;
   double time_limit_s = 600;
+  double patience_s = 0.3;  ///< left for transfers that are given up after a failure: for all of them together, as others wait to be told of it
   std::string context;
   std::vector<MPI_Request> requests;
   std::vector<Message> messages;
@@ -171,15 +172,18 @@ void Engine::abandon(Operation& operation) noexcept {
   State& s = *state_;
   const auto is_under_way = [&] { return std::any_of(s.messages.begin(), s.messages.end(), [&](const Message& m) { return operation.contains(m.owner); }); };
   const auto poll_for = [&](double seconds) {
-    for (Backoff backoff; is_under_way() && backoff.seconds() < seconds; backoff.pause()) poll();
+    Backoff backoff;
+    for (; is_under_way() && backoff.seconds() < seconds; backoff.pause()) poll();
+    return backoff.seconds();
   };
   try {
-    if (!s.is_broken) poll_for(1.0);
+    if (!s.is_broken) (void)poll_for(1.0);
     if (!is_under_way()) return;
     s.is_broken = true;
     for (std::size_t i = 0; i < s.messages.size(); ++i)
       if (operation.contains(s.messages[i].owner) && !s.messages[i].is_send) MPI_Cancel(&s.requests[i]);
-    poll_for(0.2);
+    poll();  // in any case: a cancelled receive that met no message is done then
+    s.patience_s = std::max(0.0, s.patience_s - poll_for(s.patience_s));
   } catch (const std::exception& error) {
     log_debug("while giving up a transfer: {}", error.what());  // the error that led here is the one to report
   }
