@@ -279,7 +279,7 @@ std::string manifest_text(const Manifest& manifest) {
 Manifest parse_manifest(const std::string& text, const std::filesystem::path& folder) {
   const std::string name = (folder / kManifestName).string();
   const auto fail = [&](std::string_view problem) { throw CheckpointError(fmt::format("[checkpoint] {}: {}", name, problem)); };
-  if (text.size() < kOpening.size() + kHexDigits || text.compare(0, kOpening.size(), kOpening) != 0) fail("not a manifest, or damaged");
+  if (text.size() < kOpening.size() + kHexDigits || !text.starts_with(kOpening)) fail("not a manifest, or damaged");
   const std::string_view body = std::string_view(text).substr(kOpening.size() + kHexDigits);
   if (text.compare(kOpening.size(), kHexDigits, hex64(xxh64(body))) != 0) fail("altered or cut short: its checksum does not fit");
   Manifest manifest;

@@ -28,8 +28,7 @@ IndexRange part_of_heads(const ParamSpec& spec, int dim, Index tp, Index tp_rank
   return {.begin = (heads >= tp ? tp_rank * count : tp_rank / (tp / heads)) * head_size, .count = count * head_size};
 }
 
-IndexRange tp_part(const ParamSpec& spec, const ModelSplit& split) {
-  const int dim = *spec.tp_dim;
+IndexRange tp_part(const ParamSpec& spec, int dim, const ModelSplit& split) {
   if (spec.tp_heads > 0) return part_of_heads(spec, dim, split.tp, split.tp_rank);
   if (!spec.is_tp_uneven) return even_part(spec, dim, split.tp, split.tp_rank);
   if (spec.shape[dim] < split.tp)
@@ -52,7 +51,7 @@ IndexRange uneven_part(Index size, Index parts, Index part) {
 Box local_box(const ParamSpec& spec, const ModelSplit& split) {
   Box box = Box::whole(spec.shape);
   if (spec.is_expert) cut(box, 0, even_part(spec, 0, split.ep, split.ep_rank));
-  if (spec.tp_dim) cut(box, *spec.tp_dim, tp_part(spec, split));
+  if (spec.tp_dim) cut(box, *spec.tp_dim, tp_part(spec, *spec.tp_dim, split));
   return box;
 }
 

@@ -27,6 +27,12 @@ NumberProblem parse_problem(const std::string& text) {
   return problem;
 }
 
+CommError lost(Index rank, const std::string& message) {
+  CommError error(message);
+  error.set_rank(narrow<int>(rank));
+  return error;
+}
+
 /// Runs `action` and goes on without it after `limit_s`: it may be stuck in a file system.
 template <class Action> void try_for(double limit_s, const Action& action) {
   auto done = std::make_shared<std::promise<void>>();
@@ -129,9 +135,7 @@ void RunFailures::blame_silent(const std::exception& error) {
     append_hang(stuck.front(), text);
     if (writer != 0) log_error("[train] {}", text);  // the first rank, which speaks for all otherwise, is silent
   }
-  CommError named(fmt::format("[train] {}. Noticed by: {}", text, error.what()));
-  named.set_rank(narrow<int>(stuck.front().rank));
-  throw named;
+  throw lost(stuck.front().rank, fmt::format("[train] {}. Noticed by: {}", text, error.what()));
 }
 
 void RunFailures::end_stuck() const {

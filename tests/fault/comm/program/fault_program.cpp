@@ -14,6 +14,10 @@ namespace {
 
 using namespace optimus;
 
+[[noreturn]] void hang() {
+  while (true) pause();
+}
+
 /// What every rank does in a step; rank 1 leaves it half way.
 void step(Communicator& world, const std::string& fault) {
   std::vector<float> gradients(100'000, 1.0F), part(gradients.size() / static_cast<std::size_t>(world.size()));
@@ -23,7 +27,7 @@ void step(Communicator& world, const std::string& fault) {
   if (world.rank() == 1) {
     if (fault == "throw") throw DataError("[data] shard 7 is torn");
     if (fault == "die") std::raise(SIGKILL);
-    while (fault == "hang") pause();
+    if (fault == "hang") hang();
     if (fault == "throw_all") throw NumericError("one of several");
   }
   if (fault == "throw_all") throw NumericError("one of several");
@@ -52,7 +56,7 @@ int main(int, char** argv) {
     }
   }
   if (fault == "hang_at_end") {
-    while (is_second) pause();
+    if (is_second) hang();
     mpi.close();
     return code;
   }
