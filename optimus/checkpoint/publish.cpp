@@ -5,6 +5,7 @@
 #include <system_error>
 
 #include "optimus/base/file.hpp"
+#include "optimus/base/log.hpp"
 #include "optimus/checkpoint/manifest.hpp"
 
 namespace optimus {
@@ -23,6 +24,25 @@ bool is_there(const std::filesystem::path& path) {
   return std::filesystem::exists(std::filesystem::symlink_status(path, code));
 }
 
+/// Makes the name free: what cannot be removed (a file that a network file system still holds, another user's) gets a name that nobody looks at.
+void remove_or_set_aside(const std::filesystem::path& folder) {
+  try {
+    remove_checkpoint(folder);
+  } catch (const FileError& error) {
+    const std::filesystem::path aside = free_name_beside(folder);
+    rename_folder(folder, aside);
+    log_warning("{}; what is left of it is now {}, remove it when you can", error.what(), aside.string());
+  }
+}
+
+void remove_if_possible(const std::filesystem::path& folder) {
+  try {
+    remove_or_set_aside(folder);
+  } catch (const FileError& error) {  // the new one is in its place, which is what counts
+    log_warning("{}", error.what());
+  }
+}
+
 }  // namespace
 
 PublishPaths::PublishPaths(const std::filesystem::path& published) : folder(published.has_filename() ? published : published.parent_path()) {
@@ -34,14 +54,14 @@ PublishPaths::PublishPaths(const std::filesystem::path& published) : folder(publ
 
 const std::vector<PublishStep>& publish_steps() {
   static const std::vector<PublishStep> steps{
-      {"remove what an earlier interruption left", [](const PublishPaths& p) { remove_checkpoint(p.old); }},
+      {"remove what an earlier interruption left", [](const PublishPaths& p) { remove_or_set_aside(p.old); }},
       {"set the old one aside",
        [](const PublishPaths& p) {
          if (is_there(p.folder)) rename_folder(p.folder, p.old);
        }},
       {"put the new one in place", [](const PublishPaths& p) { rename_folder(p.writing, p.folder); }},
       {"make the renames last", [](const PublishPaths& p) { sync_folder(parent_of(p)); }},
-      {"remove the old one", [](const PublishPaths& p) { remove_checkpoint(p.old); }},
+      {"remove the old one", [](const PublishPaths& p) { remove_if_possible(p.old); }},
   };
   return steps;
 }
@@ -59,16 +79,16 @@ void recover_folder(const PublishPaths& paths) {
       if (candidate == paths.writing && is_complete(paths.folder)) {
         publish_folder(paths);
       } else {
-        remove_checkpoint(paths.folder);
+        remove_or_set_aside(paths.folder);
         rename_folder(candidate, paths.folder);
         sync_folder(parent_of(paths));
       }
     }
     break;
   }
-  remove_checkpoint(paths.writing);
+  remove_or_set_aside(paths.writing);
   // Kept as long as nothing complete stands in its place: a person may still save something from it.
-  if (is_complete(paths.folder)) remove_checkpoint(paths.old);
+  if (is_complete(paths.folder)) remove_or_set_aside(paths.old);
 }
 
 void prepare_writing(const PublishPaths& paths) {
@@ -102,6 +122,13 @@ void remove_checkpoint(const std::filesystem::path& folder) {
   }
   std::filesystem::remove_all(folder, code);
   if (code) throw FileError(fmt::format("[checkpoint] cannot remove {}: {}", folder.string(), code.message()));
+}
+
+std::filesystem::path free_name_beside(const std::filesystem::path& folder) {
+  for (int i = 1;; ++i) {
+    std::filesystem::path name = folder.parent_path() / fmt::format("{}.set-aside-{}", folder.filename().string(), i);
+    if (!is_there(name)) return name;
+  }
 }
 
 bool looks_like_checkpoint(const std::filesystem::path& folder) {

@@ -27,8 +27,8 @@ struct PublishStep {
 /// Puts `writing`, complete and synced, in the place of `folder`.  Errors: FileError.
 void publish_folder(const PublishPaths& paths);
 
-/// Ends what an interrupted write left: the complete one of the three becomes `folder` (the newest, if several are), the others are removed. Only for the
-/// one process that writes there.  Errors: FileError.
+/// Ends what an interrupted write left: the complete one of the three becomes `folder` (the newest, if several are), the others are removed, or set aside where
+/// they cannot be. Only for the one process that writes there.  Errors: FileError.
 void recover_folder(const PublishPaths& paths);
 
 /// Makes an empty `writing`.  Errors: FileError; also if `folder` exists and is something else than a checkpoint, which must not be replaced.
@@ -39,6 +39,9 @@ void abandon_writing(const PublishPaths& paths) noexcept;
 
 /// Removes a checkpoint; its manifest first, so that a half-removed one is never taken for whole. Of a link only the link.  Errors: FileError.
 void remove_checkpoint(const std::filesystem::path& folder);
+
+/// FOLDER.set-aside-1, or with the next number that is free: a name that no checkpoint has.
+[[nodiscard]] std::filesystem::path free_name_beside(const std::filesystem::path& folder);
 
 /// Whether every entry of a folder is something that a checkpoint, or the rest of one, consists of. Not if it is no folder.  Errors: FileError.
 [[nodiscard]] bool looks_like_checkpoint(const std::filesystem::path& folder);

@@ -39,11 +39,12 @@ std::optional<CheckpointInfo> look(const std::filesystem::path& folder, std::vec
   return std::nullopt;
 }
 
-std::vector<CheckpointInfo> newest_first(std::vector<CheckpointInfo> infos) {
-  std::stable_sort(infos.begin(), infos.end(), [](const CheckpointInfo& a, const CheckpointInfo& b) {
-    return std::pair(a.sequence, a.position.step) > std::pair(b.sequence, b.position.step);
-  });
-  return infos;
+bool may_be_replaced(const std::filesystem::path& slot) {
+  try {
+    return looks_like_checkpoint(slot);
+  } catch (const FileError&) {  // a folder that cannot be looked into cannot be written either
+    return false;
+  }
 }
 
 // Published names of everything in persistent/, also of what is only there under a temporary name.
@@ -90,9 +91,8 @@ std::filesystem::path CheckpointStore::other_slot(const std::filesystem::path& s
 }
 
 std::optional<std::filesystem::path> CheckpointStore::make_replaceable(const std::filesystem::path& slot) const {
-  if (!is_there(slot) || looks_like_checkpoint(slot)) return std::nullopt;
-  std::filesystem::path aside;
-  for (int i = 1; aside.empty() || is_there(aside); ++i) aside = folder_ / fmt::format("{}.set-aside-{}", slot.filename().string(), i);
+  if (!is_there(slot) || may_be_replaced(slot)) return std::nullopt;
+  const std::filesystem::path aside = free_name_beside(slot);
   std::error_code code;
   std::filesystem::rename(slot, aside, code);
   if (code) throw FileError(fmt::format("[checkpoint] cannot move {} to {}: {}", slot.string(), aside.string(), code.message()));
@@ -111,7 +111,10 @@ std::vector<CheckpointInfo> CheckpointStore::candidates(std::vector<std::string>
     const auto info = look(folder_ / slot, damaged);
     if (info && info->is_full_state) infos.push_back(*info);
   }
-  return newest_first(std::move(infos));
+  std::stable_sort(infos.begin(), infos.end(), [](const CheckpointInfo& a, const CheckpointInfo& b) {
+    return std::pair(a.sequence, a.position.step) > std::pair(b.sequence, b.position.step);
+  });
+  return infos;
 }
 
 std::vector<CheckpointInfo> CheckpointStore::persistent_candidates(std::vector<std::string>& damaged) const {
@@ -119,7 +122,9 @@ std::vector<CheckpointInfo> CheckpointStore::persistent_candidates(std::vector<s
   for (const auto& folder : persistent_folders(folder_ / "persistent")) {
     if (const auto info = look(folder, damaged)) infos.push_back(*info);
   }
-  return newest_first(std::move(infos));
+  // Each step has a folder of its own; which was written last says nothing where a run has gone back to an earlier step.
+  std::stable_sort(infos.begin(), infos.end(), [](const CheckpointInfo& a, const CheckpointInfo& b) { return a.position.step > b.position.step; });
+  return infos;
 }
 
 void CheckpointStore::clean() const {
@@ -128,7 +133,7 @@ void CheckpointStore::clean() const {
   for (const auto& folder : persistent_folders(folder_ / "persistent")) recover_folder(PublishPaths(folder));
 }
 
-std::vector<Index> CheckpointStore::prune_persistent(Index newest, const KeepPolicy& keep) const {
+std::vector<Index> CheckpointStore::prune_persistent(Index newest, const KeepPolicy& keep, std::vector<std::string>& kept_back) const {
   std::vector<Index> removed;
   if (keep.last == 0) return removed;
   std::vector<Index> steps;
@@ -143,9 +148,13 @@ std::vector<Index> CheckpointStore::prune_persistent(Index newest, const KeepPol
   });
   std::reverse(steps.begin(), steps.end());
   for (const Index step : steps) {
-    if (!is_there(persistent(step)) || !looks_like_checkpoint(persistent(step))) continue;
-    remove_checkpoint(persistent(step));
-    removed.push_back(step);
+    try {
+      if (!is_there(persistent(step)) || !looks_like_checkpoint(persistent(step))) continue;
+      remove_checkpoint(persistent(step));
+      removed.push_back(step);
+    } catch (const FileError& error) {  // the others need not stay for it
+      kept_back.emplace_back(error.what());
+    }
   }
   return removed;
 }

@@ -38,9 +38,9 @@ class CheckpointStore {
   /// Model-only ones, newest first, complete in the same sense.
   [[nodiscard]] std::vector<CheckpointInfo> persistent_candidates(std::vector<std::string>& damaged) const;
   /// Removes model-only checkpoints that `keep` lets go, oldest first, up to the one of step `newest`, which was saved just now: those of higher steps are an
-  /// earlier run's. What is damaged does not count as kept; a folder that holds other things too stays. Returns the steps that are gone.
-  /// Errors: FileError.
-  std::vector<Index> prune_persistent(Index newest, const KeepPolicy& keep) const;
+  /// earlier run's. What is damaged does not count as kept; a folder that holds other things too stays. Returns the steps that are gone;
+  /// why others that should have gone are there still goes into `kept_back`.
+  std::vector<Index> prune_persistent(Index newest, const KeepPolicy& keep, std::vector<std::string>& kept_back) const;
   /// Moves the slots into replaced/, in the place of what is there, so that a run that starts anew is never continued from them. False if there are none.
   /// Errors: FileError.
   bool set_slots_aside() const;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <exception>
 #include <utility>
 
 #include "optimus/base/counted.hpp"
@@ -61,6 +62,7 @@ WriteHooks RunCheckpoints::hooks_of(Background& background) {
   return {.wrote =
               [this, &background, moves](Index bytes, Index of_bytes) {
                 moves("write of its part of the checkpoint");
+                if (is_given_up_) throw FileError("[checkpoint] given up: the run ends by an error");
                 faults_.during_checkpoint(background.step, bytes, of_bytes);
               },
           .publishing =
@@ -227,6 +229,7 @@ void RunCheckpoints::name_latest(const std::filesystem::path& folder) const {
 
 void RunCheckpoints::published(Index step, const std::filesystem::path& folder) {
   last_slot_ = folder;
+  saved_step_ = step;
   agree(world_, [&] { faults_.after_checkpoint(step, folder); });
   if (world_.rank() == 0) log_info("saved step {} in {}", step, folder.string());
 }
@@ -236,12 +239,10 @@ void RunCheckpoints::persistent_published(Index step) {
 }
 
 void RunCheckpoints::prune(Index step) const {
-  try {
-    const KeepPolicy keep{.last = config_.checkpoint.keep_last, .every = config_.checkpoint.keep_every};
-    for (const Index old : store_.prune_persistent(step, keep)) log_info("removed the weights of step {}", old);
-  } catch (const FileError& error) {  // what should have gone is still there: no harm
-    log_warning("an old checkpoint was not removed: {}", error.what());
-  }
+  const KeepPolicy keep{.last = config_.checkpoint.keep_last, .every = config_.checkpoint.keep_every};
+  std::vector<std::string> kept_back;
+  for (const Index old : store_.prune_persistent(step, keep, kept_back)) log_info("removed the weights of step {}", old);
+  for (const std::string& reason : kept_back) log_warning("an old checkpoint was not removed: {}", reason);
 }
 
 /// Runs `action`; what cannot be written is a warning if the configuration says so. Errors are the same on all ranks.
@@ -283,8 +284,14 @@ template <class Finish> void RunCheckpoints::make_free(Background& background, F
 }
 
 void RunCheckpoints::finish_writing() {
-  write(persistent_.step, [&] { finish_persistent(); });
+  std::exception_ptr failure;  // of the one; the other need not be lost with it
+  try {
+    write(persistent_.step, [&] { finish_persistent(); });
+  } catch (const FileError&) {
+    failure = std::current_exception();
+  }
   write(full_.step, [&] { finish_full(); });
+  if (failure) std::rethrow_exception(failure);
 }
 
 void RunCheckpoints::save(const TrainingPosition& position) {
@@ -308,7 +315,18 @@ void RunCheckpoints::poll() {
 }
 
 void RunCheckpoints::save_and_wait(const TrainingPosition& position) {
-  finish_writing();
+  std::exception_ptr failure;
+  try {
+    finish_writing();
+  } catch (const FileError&) {
+    failure = std::current_exception();
+  }
+  save_now(position);
+  if (failure) std::rethrow_exception(failure);
+}
+
+void RunCheckpoints::save_now(const TrainingPosition& position) {
+  if (saved_step_ == position.step) return;
   agree(world_, [&] { faults_.before_checkpoint(position.step); });
   const std::filesystem::path slot = next_slot();
   full_.step = position.step;

@@ -1,6 +1,7 @@
 #pragma once
 // The checkpoints of a run: where it starts from, and what it saves on the way.
 
+#include <atomic>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -42,6 +43,8 @@ class RunCheckpoints {
   void save_persistent(const TrainingPosition& position);
   /// Waits for what the background is writing, and publishes it.
   void finish_writing();
+  /// Lets what the background writes end as soon as it can, unpublished; for a run that ends by an error. Not collective: this rank's part.
+  void give_up() noexcept { is_given_up_ = true; }
   /// Publishes what the background has finished.
   void poll();
   /// Bytes that saving in the background needs.
@@ -76,6 +79,7 @@ class RunCheckpoints {
   void persistent_published(Index step);
   /// Removes weights-only checkpoints that the configuration lets go, after the one of `step`. One rank, any thread.
   void prune(Index step) const;
+  void save_now(const TrainingPosition& position);
   template <class Action> void write(Index step, Action action);
   void finish_full();
   void finish_persistent();
@@ -91,6 +95,8 @@ class RunCheckpoints {
   CheckpointStore store_;
   std::vector<std::filesystem::path> spoilt_;  ///< slots that a load found damaged: to be written before a good one
   SaveWatch watch_;
+  std::atomic<bool> is_given_up_ = false;
+  Index saved_step_ = -1;  ///< by this process
   Background full_, persistent_;
   std::filesystem::path last_slot_;  ///< the newest checkpoint of this run's own; empty before the first
 };

@@ -44,7 +44,7 @@ struct Trainer::Impl {
   std::string dump;
   Heartbeats heartbeats;
   RunFailures failures;
-  Watchdog watchdog;
+  std::optional<Watchdog> watchdog;
   SignalWatch signals;
   StopConditions stop;
   std::unique_ptr<Sampler> sampler;
@@ -70,7 +70,7 @@ struct Trainer::Impl {
         dump(dump_run_config(c)),
         heartbeats(world, c.run.dir, std::clamp(c.fault_tolerance.watchdog_s / 8, 0.2, 10.0)),
         failures(world, heartbeats, c.run.dir, c.fault_tolerance.watchdog_s, mesh),
-        watchdog(step_limit_s(c.fault_tolerance.watchdog_s), [this](const std::string&) { failures.end_stuck(); }),
+        watchdog(std::in_place, step_limit_s(c.fault_tolerance.watchdog_s), [this](const std::string&) { failures.end_stuck(); }),
         signals(c.fault_tolerance.save_on_signal),
         stop(c.fault_tolerance.stop_before_walltime_s),
         faults(c, mesh, w.rank()),
@@ -104,7 +104,7 @@ struct Trainer::Impl {
     checkpoints = std::make_unique<RunCheckpoints>(config, dump, world, *train_step, faults,
                                                    SaveWatch{.limit_s = config.fault_tolerance.watchdog_s,
                                                              .on_stuck = [this](Index step, const std::string& what) { failures.end_stuck_save(step, what); },
-                                                             .waiting = [this] { watchdog.beat(""); }});
+                                                             .waiting = [this] { watchdog->beat(""); }});
   }
 
   void make_run_folder() {
@@ -136,7 +136,7 @@ struct Trainer::Impl {
   }
 
   void come_to(Index step, const Place& place) {
-    watchdog.beat("");
+    watchdog->beat("");
     heartbeats.note(step, place);
     world.set_context(optimus::describe(RankPlace{.step = step, .activity = place.activity, .micro_batch = place.micro_batch}));
   }
@@ -165,7 +165,7 @@ struct Trainer::Impl {
                                 .wants_to_stop = SignalWatch::received() != 0 || stop.is_time_up()};
     StepHooks hooks;
     hooks.at = [this, step](const Place& place) {
-      watchdog.beat("");  // a step may be long where none of its parts is
+      watchdog->beat("");  // a step may be long where none of its parts is
       heartbeats.note(step, place);
       faults.at(step, place.activity);
     };
@@ -227,6 +227,21 @@ struct Trainer::Impl {
     seconds[static_cast<std::size_t>(Phase::kCheckpoint)] += timer.seconds();
   }
 
+  /// All ranks are well: the last save need not be lost. What goes wrong with it is not what ends the run.
+  void finish_writing_despite(const std::string& problem) const {
+    try {
+      checkpoints->finish_writing();
+    } catch (const FileError& error) {
+      if (is_first()) log_error("after {}: {}", problem, error.what());
+    }
+  }
+
+  /// For a run that ends by an error: its end waits for the thread that writes, and no step comes any more whose time could be up.
+  void give_up() {
+    checkpoints->give_up();
+    watchdog.reset();
+  }
+
   /// One step; true if a rank was asked to stop.
   bool step_once(Index step) {
     Timer step_timer, timer;
@@ -246,7 +261,7 @@ struct Trainer::Impl {
     if (!outcome.update.is_finite) {
       const std::string problem = describe_nonfinite(outcome, step);
       if (config.optimizer.nonfinite == "stop") {
-        checkpoints->finish_writing();  // all ranks are well: the last save need not be lost
+        finish_writing_despite(problem);
         throw NumericError("[train] " + problem + "; no weight was changed");
       }
       skip(problem, step);
@@ -302,6 +317,7 @@ ExitCode Trainer::run() {
   try {
     return impl_->run();
   } catch (const std::exception& error) {
+    impl_->give_up();
     if (dynamic_cast<const CommError*>(&error) != nullptr) impl_->failures.blame_silent(error);
     impl_->failures.record(error, impl_->position.step + 1);
     throw;

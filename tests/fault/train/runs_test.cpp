@@ -55,6 +55,30 @@ TEST_F(Drill, ASignalToAnyRankSavesOnceOnAll) {
   }
 }
 
+TEST_F(Drill, AStepThatIsSavedAlreadyIsNotSavedAgainAtTheEnd) {
+  const auto result = run_and(kEp2Dp2, {"run.steps=100000", "checkpoint.interval=1", kPatient}, "steps 2; kill -TERM $(rank 1)");
+  EXPECT_EQ(result.code, 12) << result.err;
+  const std::string line = "saved step " + std::to_string(read_metrics(run_).back()["step"].get<int>()) + " in";
+  const auto first = result.err.find(line);
+  ASSERT_NE(first, std::string::npos) << result.err;
+  EXPECT_EQ(result.err.find(line, first + 1), std::string::npos) << result.err;
+}
+
+TEST_F(Drill, AnErrorBesideASaveIsToldAsItIs) {
+  const std::string slow = R"({kind="slow", rank=0, step=2, phase="write", seconds=3, after_bytes=)";
+  const auto result = run(kEp2Dp2, {"faults=[" + slow + "1}, " + slow + "40000}, " + slow + R"(80000}, {kind="error", rank=1, step=3, phase="load"}])"});
+  EXPECT_EQ(result.code, 1) << result.err;
+  EXPECT_HAS(result.err, "error on rank 1 in step 3, phase load");
+}
+
+TEST_F(Drill, ASaveThatFailsBesideBadNumbersDoesNotHideThem) {
+  const auto result = run(kEp2Dp2, {R"(faults=[{kind="disk_full", rank=1, step=2, after_bytes=1}, {kind="nan", rank=2, step=3, where="loss"}])",
+                                    "checkpoint.keep_going_on_write_error=false", kPatient});
+  EXPECT_EQ(result.code, 10) << result.err;
+  EXPECT_HAS(result.err, "nan loss on rank 2");
+  EXPECT_HAS(result.err, "No space left on device");
+}
+
 TEST_F(Drill, ASecondSignalEndsTheRunAtOnceAndHarmsNoCheckpoint) {
   // The first signal is noted, but the step that would heed it hangs.
   const auto result =

@@ -150,17 +150,23 @@ TEST_F(CheckpointStoreTest, CleaningKeepsTheLastGoodOne) {
 
 TEST_F(CheckpointStoreTest, KeepsTheNewestPersistentOnesAndEveryNth) {
   for (const Index step : {10, 20, 30, 40, 50, 60}) write(store.persistent(step), step, false);
-  EXPECT_TRUE(store.prune_persistent(60, {}).empty()) << "without a policy all stay";
-  EXPECT_TRUE(store.prune_persistent(60, {.last = 6, .every = 0}).empty());
-  EXPECT_EQ(store.prune_persistent(60, {.last = 2, .every = 20}), (std::vector<Index>{10, 30}));
+  EXPECT_TRUE(store.prune_persistent(60, {}, damaged).empty()) << "without a policy all stay";
+  EXPECT_TRUE(store.prune_persistent(60, {.last = 6, .every = 0}, damaged).empty());
+  EXPECT_EQ(store.prune_persistent(60, {.last = 2, .every = 20}, damaged), (std::vector<Index>{10, 30}));
   EXPECT_EQ(persistent_steps(), (std::vector<Index>{60, 50, 40, 20}));
-  EXPECT_EQ(store.prune_persistent(60, {.last = 1, .every = 0}), (std::vector<Index>{20, 40, 50}));
+  EXPECT_EQ(store.prune_persistent(60, {.last = 1, .every = 0}, damaged), (std::vector<Index>{20, 40, 50}));
   EXPECT_EQ(persistent_steps(), std::vector<Index>{60});
+}
+
+TEST_F(CheckpointStoreTest, TheNewestPersistentOneIsOfTheHighestStepNotTheOneWrittenLast) {
+  for (const Index step : {7, 14, 7, 7}) write(store.persistent(step), step, false);
+  EXPECT_EQ(persistent_steps(), (std::vector<Index>{14, 7}));
+  EXPECT_EQ(find_checkpoint(run.path()).position.step, 14);
 }
 
 TEST_F(CheckpointStoreTest, PrunesNothingOfAnEarlierRunAheadOfThisOne) {
   for (const Index step : {80, 90, 10, 20}) write(store.persistent(step), step, false);
-  EXPECT_EQ(store.prune_persistent(20, {.last = 1, .every = 0}), std::vector<Index>{10});
+  EXPECT_EQ(store.prune_persistent(20, {.last = 1, .every = 0}, damaged), std::vector<Index>{10});
   EXPECT_EQ(persistent_steps(), (std::vector<Index>{90, 80, 20}));
 }
 
@@ -169,11 +175,11 @@ TEST_F(CheckpointStoreTest, PruningThatIsInterruptedLosesNoGoodPersistentOne) {
   for (const Index step : {10, 20, 30, 40}) write(store.persistent(step), step, false);
   std::filesystem::remove(store.persistent(10) / "manifest.json");  // begun, and interrupted
   std::filesystem::resize_file(store.persistent(30) / "rank-00000-0.safetensors", 10);
-  EXPECT_EQ(store.prune_persistent(40, {.last = 2, .every = 0}), (std::vector<Index>{10, 30})) << "the damaged one does not count, nor does it stay";
+  EXPECT_EQ(store.prune_persistent(40, {.last = 2, .every = 0}, damaged), (std::vector<Index>{10, 30})) << "the damaged one does not count, nor does it stay";
   EXPECT_EQ(persistent_steps(), (std::vector<Index>{40, 20}));
   std::filesystem::remove(store.persistent(20) / "rank-00000-0.safetensors");
   test::write_bytes(store.persistent(20) / "notes.txt", "mine");
-  EXPECT_TRUE(store.prune_persistent(40, {.last = 1, .every = 0}).empty()) << "a folder that holds other things stays";
+  EXPECT_TRUE(store.prune_persistent(40, {.last = 1, .every = 0}, damaged).empty()) << "a folder that holds other things stays";
   EXPECT_TRUE(std::filesystem::exists(store.persistent(20) / "notes.txt"));
 }
 
@@ -183,7 +189,7 @@ TEST_F(CheckpointStoreTest, RemovesLinksAndNotWhatIsBehindThem) {
   save(2);
   for (const Index step : {10, 30}) write(store.persistent(step), step, false);
   std::filesystem::create_directory_symlink(checkpoints / "slot-1", store.persistent(20));
-  EXPECT_EQ(store.prune_persistent(30, {.last = 1, .every = 0}), (std::vector<Index>{10, 20}));
+  EXPECT_EQ(store.prune_persistent(30, {.last = 1, .every = 0}, damaged), (std::vector<Index>{10, 20}));
   EXPECT_FALSE(std::filesystem::exists(store.persistent(20)));
   EXPECT_EQ(steps(), (std::vector<Index>{2, 1}));
   std::filesystem::rename(checkpoints / "slot-0", run.path() / "elsewhere");
@@ -196,7 +202,7 @@ TEST_F(CheckpointStoreTest, RemovesLinksAndNotWhatIsBehindThem) {
 TEST_F(CheckpointStoreTest, PrunesBesideFilesThatOnlyHaveTheName) {
   for (const Index step : {10, 30}) write(store.persistent(step), step, false);
   test::write_bytes(store.persistent(20), "a file");
-  EXPECT_EQ(store.prune_persistent(30, {.last = 1, .every = 0}), std::vector<Index>{10});
+  EXPECT_EQ(store.prune_persistent(30, {.last = 1, .every = 0}, damaged), std::vector<Index>{10});
 }
 
 TEST_F(CheckpointStoreTest, WritesFirstWhereALoadFoundDamage) {
