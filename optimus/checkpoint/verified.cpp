@@ -5,12 +5,21 @@
 #include <set>
 #include <sstream>
 
+#include "optimus/base/counted.hpp"
 #include "optimus/checkpoint/problems.hpp"
 
 namespace optimus {
 namespace {
 
-constexpr std::size_t kMostProblems = 20;  // a file of another checkpoint has one for each tensor
+// A file of another checkpoint has a problem for each tensor: a few show what it is, checkpoint verify lists all.
+constexpr std::size_t kMostOfAFile = 3, kMostOfAll = 100;
+
+void shorten(std::vector<std::string>& problems, std::size_t most, const std::string& of_what) {
+  if (problems.size() <= most) return;
+  const std::size_t more = problems.size() - most;
+  problems.resize(most);
+  problems.push_back(fmt::format("{}: and {} more", of_what, counted(more, "problem")));
+}
 
 // The problems that any rank found, on all of them, each once.
 std::vector<std::string> share_problems(Communicator& world, const std::vector<std::string>& mine) {
@@ -46,17 +55,15 @@ CheckpointReader open_verified(Communicator& world, const std::filesystem::path&
   const Manifest& manifest = reader.manifest();
   std::vector<std::string> problems;
   for (std::size_t f = static_cast<std::size_t>(world.rank()); f < manifest.files.size(); f += static_cast<std::size_t>(world.size())) {
-    for (std::string& problem : file_problems(folder, manifest, manifest.files[f])) problems.push_back(std::move(problem));
+    std::vector<std::string> of_file = file_problems(folder, manifest, manifest.files[f]);
+    shorten(of_file, kMostOfAFile, (folder / manifest.files[f].name).string());
+    for (std::string& problem : of_file) problems.push_back(std::move(problem));
   }
   for (const Chunk& chunk : chunks) {
     if (std::string problem = reader.problem(chunk); !problem.empty()) problems.push_back(std::move(problem));
   }
   problems = share_problems(world, problems);
-  if (problems.size() > kMostProblems) {
-    const std::size_t more = problems.size() - kMostProblems;
-    problems.resize(kMostProblems);
-    problems.push_back(fmt::format("and {} more; optimus checkpoint verify {} lists what is wrong with the files", more, folder.string()));
-  }
+  shorten(problems, kMostOfAll, folder.string());
   throw_if_problems<CheckpointError>(fmt::format("[checkpoint] {} cannot be loaded", folder.string()), problems);
   return reader;
 }
