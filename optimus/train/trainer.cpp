@@ -44,7 +44,7 @@ struct Trainer::Impl {
   std::string dump;
   Heartbeats heartbeats;
   RunFailures failures;
-  std::optional<Watchdog> watchdog;
+  std::unique_ptr<Watchdog> watchdog;
   SignalWatch signals;
   StopConditions stop;
   std::unique_ptr<Sampler> sampler;
@@ -70,7 +70,7 @@ struct Trainer::Impl {
         dump(dump_run_config(c)),
         heartbeats(world, c.run.dir, std::clamp(c.fault_tolerance.watchdog_s / 8, 0.2, 10.0)),
         failures(world, heartbeats, c.run.dir, c.fault_tolerance.watchdog_s, mesh),
-        watchdog(std::in_place, step_limit_s(c.fault_tolerance.watchdog_s), [this](const std::string&) { failures.end_stuck(); }),
+        watchdog(std::make_unique<Watchdog>(step_limit_s(c.fault_tolerance.watchdog_s), [this](const std::string&) { failures.end_stuck(); })),
         signals(c.fault_tolerance.save_on_signal),
         stop(c.fault_tolerance.stop_before_walltime_s),
         faults(c, mesh, w.rank()),
