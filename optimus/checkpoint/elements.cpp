@@ -10,22 +10,6 @@
 namespace optimus {
 namespace {
 
-// All values of exponent all ones: NaN and the infinities. A first pass without an early way out, so that the compiler makes it wide.
-template <class Bits>
-std::optional<Index> find_exponent(const std::byte* data, Index count, Bits exponent) {
-  const auto at = [&](Index i) {
-    Bits bits = 0;
-    std::memcpy(&bits, data + i * static_cast<Index>(sizeof(Bits)), sizeof(Bits));
-    return (bits & exponent) == exponent;
-  };
-  Index found = 0;
-  for (Index i = 0; i < count; ++i) found += at(i) ? 1 : 0;
-  for (Index i = 0; found > 0 && i < count; ++i) {
-    if (at(i)) return i;
-  }
-  return std::nullopt;
-}
-
 void check_counts(ConstView input, ConstView out) {
   if (input.count() != out.count()) throw ShapeError(fmt::format("[checkpoint] {} converted into {}", counted(input.count(), "element"), out.count()));
 }
@@ -81,16 +65,6 @@ void round_elements(ConstView input, View out) {
   const float* from = input.as<float>();
   auto* to = out.as<BFloat16>();
   for (Index i = 0; i < out.count(); ++i) to[i] = BFloat16(from[i]);
-}
-
-std::optional<Index> find_non_finite(ConstView values) {
-  switch (values.dtype()) {
-    case DType::kF64: return find_exponent<std::uint64_t>(values.data(), values.count(), 0x7ff0000000000000U);
-    case DType::kF32: return find_exponent<std::uint32_t>(values.data(), values.count(), 0x7f800000U);
-    case DType::kBF16: return find_exponent<std::uint16_t>(values.data(), values.count(), 0x7f80U);
-    case DType::kF16: return find_exponent<std::uint16_t>(values.data(), values.count(), 0x7c00U);
-    default: return std::nullopt;
-  }
 }
 
 }  // namespace optimus

@@ -1,8 +1,5 @@
 #pragma once
-// Element types of files: conversion to f32 and the search for NaN and infinity.
-
-#include <optional>
-#include <span>
+// Element types of files: conversion to f32 and rounding.
 
 #include "optimus/tensor/view.hpp"
 
@@ -17,8 +14,5 @@ namespace optimus {
 void convert_elements(ConstView input, View out);
 /// out[i] = input[i] rounded to nearest, ties to even.  Types: input f32; out f32 or bf16.  Errors: UnsupportedError.
 void round_elements(ConstView input, View out);
-
-/// Index of the first NaN or infinity; nothing if all values are finite, or are integers.
-[[nodiscard]] std::optional<Index> find_non_finite(ConstView values);
 
 }  // namespace optimus

@@ -15,6 +15,7 @@
 #include "optimus/checkpoint/hugging_face_names.hpp"
 #include "optimus/checkpoint/problems.hpp"
 #include "optimus/checkpoint/safetensors.hpp"
+#include "optimus/tensor/nonfinite.hpp"
 
 namespace optimus {
 namespace {
@@ -192,7 +193,7 @@ void HfWeights::read(const ParamSpec& spec, const Box& box, Index flat_begin, Vi
       throw CheckpointError(fmt::format("[hugging face] {}", error.what()));
     }
   }
-  if (const auto bad = find_non_finite(out)) {
+  if (const auto bad = find_first_nonfinite(out)) {
     throw CheckpointError(fmt::format("[hugging face] {}: {} has NaN or infinity at element {} of {}", impl_->folder.string(), spec.name, *bad, wanted.str()));
   }
 }

@@ -9,10 +9,10 @@
 #include <utility>
 
 #include "optimus/base/file.hpp"
-#include "optimus/checkpoint/elements.hpp"
 #include "optimus/checkpoint/gather_lines.hpp"
 #include "optimus/checkpoint/problems.hpp"
 #include "optimus/checkpoint/safetensors.hpp"
+#include "optimus/tensor/nonfinite.hpp"
 
 namespace optimus {
 namespace {
@@ -153,7 +153,7 @@ void WriteJob::write_one_file(std::span<const Chunk> chunks, std::span<const Pie
     const Index block = kIoBlockBytes / dtype_bytes(chunk.data.dtype());
     for (Index begin = piece.begin; begin < piece.end; begin += block) {
       const ConstView values = chunk.data.reshaped({chunk.data.count()}).rows(begin, std::min(piece.end, begin + block));
-      if (const auto bad = find_non_finite(values)) {
+      if (const auto bad = find_first_nonfinite(values)) {
         throw NumericError(fmt::format("[checkpoint] {} has NaN or infinity at element {} of {}: not saved", chunk.name, chunk.flat_begin + begin + *bad,
                                        region_of(chunk).str()));
       }

@@ -5,10 +5,10 @@
 #include <utility>
 
 #include "optimus/base/check.hpp"
-#include "optimus/comm/watched/nonfinite.hpp"
 #include "optimus/ops/misc.hpp"
 #include "optimus/ops/update.hpp"
 #include "optimus/optim/sharded_optimizer_impl.hpp"
+#include "optimus/tensor/nonfinite.hpp"
 
 namespace optimus {
 namespace {

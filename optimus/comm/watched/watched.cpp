@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "optimus/base/timer.hpp"
-#include "optimus/comm/watched/nonfinite.hpp"
+#include "optimus/tensor/nonfinite.hpp"
 
 namespace optimus {
 

@@ -50,17 +50,5 @@ TEST(Elements, RefusesToConvertWithLoss) {
   EXPECT_THROW(round_elements(view_of(values, DType::kF32), view_of(narrow, DType::kF16)), UnsupportedError);
 }
 
-TEST(Elements, FindsTheFirstNonFiniteValue) {
-  std::vector<float> values(1000, std::numeric_limits<float>::max());
-  EXPECT_FALSE(find_non_finite(view_of(values, DType::kF32)));
-  values[998] = std::numeric_limits<float>::quiet_NaN();
-  values[703] = -std::numeric_limits<float>::infinity();
-  EXPECT_EQ(find_non_finite(view_of(values, DType::kF32)), 703);
-  const std::vector<std::uint16_t> bf16{0x3f80, 0x7f7f, 0xff80};
-  EXPECT_EQ(find_non_finite(view_of(bf16, DType::kBF16)), 2);
-  EXPECT_EQ(find_non_finite(view_of(bf16, DType::kF16)), 1);
-  EXPECT_FALSE(find_non_finite(view_of(bf16, DType::kU16)));
-}
-
 }  // namespace
 }  // namespace optimus

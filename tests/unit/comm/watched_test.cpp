@@ -5,41 +5,14 @@
 #include <limits>
 #include <vector>
 
-#include "optimus/base/bf16.hpp"
 #include "optimus/comm/dry/dry.hpp"
-#include "optimus/comm/watched/nonfinite.hpp"
 #include "optimus/comm/watched/watched.hpp"
+#include "optimus/tensor/nonfinite.hpp"
 
 namespace optimus {
 namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN(), kInf = std::numeric_limits<double>::infinity();
-
-template <class T> class NonFinite : public testing::Test {};
-using Types = testing::Types<double, float, BFloat16>;
-TYPED_TEST_SUITE(NonFinite, Types);
-
-TYPED_TEST(NonFinite, IsFoundAtEveryPlaceAndOfBothKinds) {
-  for (const Index count : {1, 7, 64, 129}) {
-    std::vector<TypeParam> values(static_cast<std::size_t>(count));
-    const View view(reinterpret_cast<std::byte*>(values.data()), dtype_of<TypeParam>, {count});
-    for (Index i = 0; i < count; ++i) set_number(view, i, i % 2 == 0 ? 3e38 / 1.01 : -1e-30);
-    EXPECT_EQ(find_nonfinite(view), NonFiniteKind::kNone) << "large and tiny numbers are numbers";
-    for (Index i = 0; i < count; ++i) {
-      for (const double bad : {kNan, -kNan, kInf, -kInf}) {
-        set_number(view, i, bad);
-        EXPECT_EQ(find_nonfinite(view), std::isnan(bad) ? NonFiniteKind::kNan : NonFiniteKind::kInf) << i;
-      }
-      set_number(view, i, 0);
-    }
-  }
-}
-
-TEST(NonFinite, IsNotInIntegersNorInNothing) {
-  const std::array<std::int32_t, 2> ids = {-1, 0x7fc00000};
-  EXPECT_EQ(find_nonfinite({reinterpret_cast<const std::byte*>(ids.data()), DType::kI32, {2}}), NonFiniteKind::kNone);
-  EXPECT_EQ(find_nonfinite({nullptr, DType::kF32, {0}}), NonFiniteKind::kNone);
-}
 
 /// A pretended group of two: what is sent is looked at, nothing is moved.
 class Watched : public testing::Test {
