@@ -19,6 +19,7 @@
 #include <fmt/core.h>
 
 #include "optimus/base/file.hpp"
+#include "optimus/base/median.hpp"
 #include "optimus/base/timer.hpp"
 #include "optimus/checkpoint/async_writer.hpp"
 #include "optimus/comm/mpi/environment.hpp"
@@ -117,10 +118,10 @@ class Bench {
       (void)writer.finish();
       writing.push_back(seconds_of(CLOCK_PROCESS_CPUTIME_ID) - all - (seconds_of(CLOCK_THREAD_CPUTIME_ID) - own));
     }
-    say("a save every {:.1f} s: it begins in {:.4f} s, most of it the copy, the longest look at it later takes {:.4f} s", interval, median(start),
-        median(poll));
-    say("{:.0f} steps/s without, {:.0f} with: slowed by {:.1f} %; the writing thread takes {:.1f} % of a core", median(alone), median(saving),
-        100 * (1 - median(saving) / median(alone)), 100 * median(writing) / interval);
+    say("a save every {:.1f} s: it begins in {:.4f} s, most of it the copy, the longest look at it later takes {:.4f} s", interval, lower_median(start),
+        lower_median(poll));
+    say("{:.0f} steps/s without, {:.0f} with: slowed by {:.1f} %; the writing thread takes {:.1f} % of a core", lower_median(alone), lower_median(saving),
+        100 * (1 - lower_median(saving) / lower_median(alone)), 100 * lower_median(writing) / interval);
   }
 
  private:
@@ -128,10 +129,6 @@ class Bench {
     timespec now{};
     clock_gettime(clock, &now);
     return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-  }
-  static double median(std::vector<double> values) {
-    std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
-    return values[values.size() / 2];
   }
   /// Steps a second, with the polls of a run, after `first`.
   template <class First> double steps(double seconds, First&& first, AsyncCheckpointWriter& writer) {

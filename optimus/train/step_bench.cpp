@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "optimus/backend/cpu/cpu_backend.hpp"
+#include "optimus/base/median.hpp"
 #include "optimus/base/random.hpp"
 #include "optimus/base/timer.hpp"
 #include "optimus/model/initialize.hpp"
@@ -49,11 +50,6 @@ gradients = "bf16"
 constexpr int kWarmupSteps = 2, kMinSteps = 5;
 constexpr double kMinSeconds = 3;
 
-double median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
-  return values[values.size() / 2];
-}
-
 /// The rate at which memory is copied, read and written bytes counted.
 double copy_rate(Backend& backend) {
   constexpr Index kElements = Index{1} << 24;  // 64 MiB: far more than caches
@@ -74,14 +70,6 @@ double sum_of_all(Communicator& world, double value) {
   return value;
 }
 
-std::vector<std::int32_t> made_up_ids(const RunConfig& config, Index rows, Index rank) {
-  const RandomStream stream(static_cast<std::uint64_t>(config.run.seed), "bench", std::to_string(rank));
-  std::vector<std::int32_t> ids(static_cast<std::size_t>(rows * (config.data.sequence_length + 1)));
-  for (std::size_t i = 0; i < ids.size(); ++i)
-    ids[i] = static_cast<std::int32_t>(stream.below(static_cast<Index>(i), static_cast<std::uint64_t>(config.shape.vocab_size)));
-  return ids;
-}
-
 /// Bytes that the update touches: gradient read, master and moments read and written, weight written.
 double update_bytes(const ShardedOptimizer::Bytes& b) {
   const Index weights = b.master > 0 ? b.weights : 2 * b.weights;  // fp32 weights are their own master
@@ -90,10 +78,22 @@ double update_bytes(const ShardedOptimizer::Bytes& b) {
 
 }  // namespace
 
-RunConfig bench_config(const std::string& name, Index ranks) {
+RunConfig bench_config(const std::string& name, Index ranks, std::vector<std::string> overrides) {
   const RunWorld world{.ranks = ranks, .needs_data = false};
-  if (name != "small" && name != "mula-7b-l2") return load_run_config(name, {}, world);
-  return load_run_config_text(name == "small" ? kSmall : kMula7bL2, world, {"batch.global_batch=" + std::to_string((name == "small" ? 8 : 1) * ranks)});
+  if (name != "small" && name != "mula-7b-l2") return load_run_config(name, overrides, world);
+  overrides.insert(overrides.begin(), "batch.global_batch=" + std::to_string((name == "small" ? 8 : 1) * ranks));
+  return load_run_config_text(name == "small" ? kSmall : kMula7bL2, world, overrides);
+}
+
+Batch made_up_batch(const RunConfig& config, const Mesh& mesh, Index rank) {
+  const Index rows = config.batch.global_batch / mesh.data_ranks();
+  const RandomStream stream(static_cast<std::uint64_t>(config.run.seed), "bench", std::to_string(mesh.data_index(rank)));
+  std::vector<std::int32_t> ids(static_cast<std::size_t>(rows * (config.data.sequence_length + 1)));
+  for (std::size_t i = 0; i < ids.size(); ++i)
+    ids[i] = static_cast<std::int32_t>(stream.below(static_cast<Index>(i), static_cast<std::uint64_t>(config.shape.vocab_size)));
+  Batch batch(rows, config.data.sequence_length, -1);
+  batch.set(ids);
+  return batch;
 }
 
 StepBench bench_step(const RunConfig& config, Communicator& world, Backend& backend, int threads) {
@@ -101,9 +101,7 @@ StepBench bench_step(const RunConfig& config, Communicator& world, Backend& back
   RankGroups groups(world, mesh, config.parallel.two_level);
   TrainStep step(config, mesh, groups, backend);
   step.optimizer().initialize([&](const ParamSpec& spec, const Box& box, Index flat_begin, View out) { initialize(spec, box, flat_begin, 1, out); });
-  const Index rows = config.batch.global_batch / mesh.data_ranks();
-  Batch batch(rows, config.data.sequence_length, -1);
-  batch.set(made_up_ids(config, rows, world.rank()));
+  const Batch batch = made_up_batch(config, mesh, world.rank());
   const DType dtype = parse_precision(config.precision.weights);
   double peak = measure_peak(dtype, threads);
 
@@ -126,12 +124,12 @@ StepBench bench_step(const RunConfig& config, Communicator& world, Backend& back
   }
   peak = sum_of_all(world, std::max(peak, measure_peak(dtype, threads)));
 
-  StepBench bench{.tokens = config.batch.global_batch * config.data.sequence_length, .step_s = median(totals), .peak_flops_per_s = peak};
+  StepBench bench{.tokens = config.batch.global_batch * config.data.sequence_length, .step_s = lower_median(totals), .peak_flops_per_s = peak};
   bench.tokens_per_s = static_cast<double>(bench.tokens) / bench.step_s;
   const double flops = train_flops_per_token(config.shape, config.data.sequence_length) * static_cast<double>(bench.tokens);
   bench.flops_per_s = flops / bench.step_s;
   bench.fraction_of_peak = bench.flops_per_s / peak;
-  const auto seconds_of = [&](Phase phase) { return median(by_phase[static_cast<std::size_t>(phase)]); };
+  const auto seconds_of = [&](Phase phase) { return lower_median(by_phase[static_cast<std::size_t>(phase)]); };
   const double copy = sum_of_all(world, copy_rate(backend)), compute_s = seconds_of(Phase::kForwardBackward);
   bench.phases.push_back({.name = "forward_backward", .seconds = compute_s, .rate = flops / compute_s, .fraction = flops / compute_s / peak});
   const ShardedOptimizer::Bytes bytes = step.optimizer().bytes();

@@ -6,6 +6,8 @@
 
 #include "optimus/backend/backend.hpp"
 #include "optimus/comm/communicator.hpp"
+#include "optimus/comm/mesh.hpp"
+#include "optimus/train/batch.hpp"
 #include "optimus/train/run_config.hpp"
 
 namespace optimus {
@@ -26,9 +28,12 @@ struct StepBench {
   std::vector<BenchPhase> phases;
 };
 
-/// The configuration of a named benchmark ("small", "mula-7b-l2"), or of a TOML file.
+/// The configuration of a named benchmark ("small", "mula-7b-l2"), or of a TOML file. `overrides`: as --set.
 /// Errors: ConfigError as for any configuration.
-[[nodiscard]] RunConfig bench_config(const std::string& name, Index ranks);
+[[nodiscard]] RunConfig bench_config(const std::string& name, Index ranks, std::vector<std::string> overrides = {});
+
+/// The rows of `rank`'s part of a global batch of random tokens: the same on ranks that share their data.
+[[nodiscard]] Batch made_up_batch(const RunConfig& config, const Mesh& mesh, Index rank);
 
 /// Runs at least five steps and three seconds after two to warm up. `threads`: those of `backend`, for the peak.
 /// Collective: over `world`.

@@ -1,16 +1,11 @@
 #include "optimus/train/stragglers.hpp"
 
-#include <algorithm>
 #include <map>
+
+#include "optimus/base/median.hpp"
 
 namespace optimus {
 namespace {
-
-double lower_median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 /// The median of each stage's ranks, or of all where a stage is one rank.
 std::map<Index, double> medians(const std::vector<WorkSeconds>& seconds, const std::vector<Index>& stage, std::size_t work) {
