@@ -29,9 +29,7 @@ void remove_or_set_aside(const std::filesystem::path& folder) {
   try {
     remove_checkpoint(folder);
   } catch (const FileError& error) {
-    const std::filesystem::path aside = free_name_beside(folder);
-    rename_folder(folder, aside);
-    log_warning("{}; what is left of it is now {}, remove it when you can", error.what(), aside.string());
+    log_warning("{}; what is left of it is now {}, remove it when you can", error.what(), set_aside(folder).string());
   }
 }
 
@@ -124,10 +122,12 @@ void remove_checkpoint(const std::filesystem::path& folder) {
   if (code) throw FileError(fmt::format("[checkpoint] cannot remove {}: {}", folder.string(), code.message()));
 }
 
-std::filesystem::path free_name_beside(const std::filesystem::path& folder) {
+std::filesystem::path set_aside(const std::filesystem::path& folder) {
   for (int i = 1;; ++i) {
     std::filesystem::path name = folder.parent_path() / fmt::format("{}.set-aside-{}", folder.filename().string(), i);
-    if (!is_there(name)) return name;
+    if (is_there(name)) continue;
+    rename_folder(folder, name);
+    return name;
   }
 }
 

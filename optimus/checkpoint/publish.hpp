@@ -40,8 +40,8 @@ void abandon_writing(const PublishPaths& paths) noexcept;
 /// Removes a checkpoint; its manifest first, so that a half-removed one is never taken for whole. Of a link only the link.  Errors: FileError.
 void remove_checkpoint(const std::filesystem::path& folder);
 
-/// FOLDER.set-aside-1, or with the next number that is free: a name that no checkpoint has.
-[[nodiscard]] std::filesystem::path free_name_beside(const std::filesystem::path& folder);
+/// Gives `folder` a name that no checkpoint has: FOLDER.set-aside-1, or with the next number that is free. Returns it.  Errors: FileError.
+std::filesystem::path set_aside(const std::filesystem::path& folder);
 
 /// Whether every entry of a folder is something that a checkpoint, or the rest of one, consists of. Not if it is no folder.  Errors: FileError.
 [[nodiscard]] bool looks_like_checkpoint(const std::filesystem::path& folder);

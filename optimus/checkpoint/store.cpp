@@ -91,12 +91,7 @@ std::filesystem::path CheckpointStore::other_slot(const std::filesystem::path& s
 }
 
 std::optional<std::filesystem::path> CheckpointStore::make_replaceable(const std::filesystem::path& slot) const {
-  if (!is_there(slot) || may_be_replaced(slot)) return std::nullopt;
-  std::filesystem::path aside = free_name_beside(slot);
-  std::error_code code;
-  std::filesystem::rename(slot, aside, code);
-  if (code) throw FileError(fmt::format("[checkpoint] cannot move {} to {}: {}", slot.string(), aside.string(), code.message()));
-  return aside;
+  return is_there(slot) && !may_be_replaced(slot) ? std::optional(set_aside(slot)) : std::nullopt;
 }
 
 std::filesystem::path CheckpointStore::persistent(Index step) const { return folder_ / "persistent" / fmt::format("step-{}", step); }

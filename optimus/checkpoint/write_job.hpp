@@ -27,10 +27,10 @@ class WriteJob {
   void write_files(std::span<const Chunk> chunks) noexcept;
   /// Rank 0 learns what all have written.  Errors: as write_checkpoint, on all ranks alike.
   void gather();
-  /// Rank 0: proves that it covers every tensor, puts the checkpoint in place, removes the one before, and calls `after`. Never throws: what goes wrong comes out
-  /// of finish(). Nothing on other ranks.
+  /// Tells the hooks. On rank 0 then: proves that every tensor is covered, puts the checkpoint in place, removes the one before, and calls `after`. Never throws:
+  /// what goes wrong comes out of finish().
   void publish(const std::function<void()>& after) noexcept;
-  /// Errors: as write_checkpoint, on all ranks alike.
+  /// The checkpoint is in its place on return.  Errors: as write_checkpoint, on all ranks alike.
   void finish();
 
  private:

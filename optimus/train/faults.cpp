@@ -57,8 +57,10 @@ bool FaultInjector::strikes(std::size_t index, Index step) {
 
 void FaultInjector::strike_process(const FaultConfig& fault) const {
   if (fault.kind == "die") std::raise(SIGKILL);
-  if (fault.kind == "stop") std::raise(SIGSTOP);
-  if (fault.kind == "stop") return;
+  if (fault.kind == "stop") {
+    std::raise(SIGSTOP);
+    return;
+  }
   if (fault.kind == "error") throw Error(fmt::format("[faults] error on rank {} in step {}, phase {}, as configured", fault.rank, fault.step, fault.phase));
   const auto pause = std::chrono::duration<double>(fault.kind == "slow" ? fault.seconds : 1.0);
   do std::this_thread::sleep_for(pause);

@@ -15,6 +15,7 @@
 #include <system_error>
 #include <utility>
 
+#include "optimus/base/counted.hpp"
 #include "optimus/base/error.hpp"
 #include "optimus/base/file.hpp"
 #include "optimus/base/log.hpp"
@@ -99,7 +100,7 @@ Index keep_steps(const std::filesystem::path& path, Index step) {
     if (mended) mended->write(line + '\n');
   }
   in.close();
-  if (unreadable > 0) log_warning("[log] {}: {} lines that cannot be read are left out", path.string(), unreadable);
+  if (unreadable > 0) log_warning("[log] {}: {} left out that cannot be read", path.string(), counted(unreadable, "line"));
   if (mended) mended->commit();
   else if (kept_bytes != static_cast<Index>(std::filesystem::file_size(path)) && ::truncate(path.c_str(), kept_bytes) != 0) fail(path, "shorten");
   return last;

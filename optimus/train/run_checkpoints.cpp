@@ -19,6 +19,18 @@ namespace {
 
 constexpr double kWorthALine_s = 0.5;
 
+/// `second` need not be lost with `first`, whose error comes after it.
+template <class First, class Second> void do_both(First first, Second second) {
+  std::exception_ptr failure;
+  try {
+    first();
+  } catch (const FileError&) {
+    failure = std::current_exception();
+  }
+  second();
+  if (failure) std::rethrow_exception(failure);
+}
+
 /// Folders of the candidates as rank 0 sees them: one decision for all, whatever a file system shows to others.
 std::vector<std::filesystem::path> agreed_candidates(Communicator& world, const CheckpointStore& store, std::string& damaged_text) {
   std::string text;
@@ -284,14 +296,7 @@ template <class Finish> void RunCheckpoints::make_free(Background& background, F
 }
 
 void RunCheckpoints::finish_writing() {
-  std::exception_ptr failure;  // of the one; the other need not be lost with it
-  try {
-    write(persistent_.step, [&] { finish_persistent(); });
-  } catch (const FileError&) {
-    failure = std::current_exception();
-  }
-  write(full_.step, [&] { finish_full(); });
-  if (failure) std::rethrow_exception(failure);
+  do_both([&] { write(persistent_.step, [&] { finish_persistent(); }); }, [&] { write(full_.step, [&] { finish_full(); }); });
 }
 
 void RunCheckpoints::save(const TrainingPosition& position) {
@@ -315,14 +320,7 @@ void RunCheckpoints::poll() {
 }
 
 void RunCheckpoints::save_and_wait(const TrainingPosition& position) {
-  std::exception_ptr failure;
-  try {
-    finish_writing();
-  } catch (const FileError&) {
-    failure = std::current_exception();
-  }
-  save_now(position);
-  if (failure) std::rethrow_exception(failure);
+  do_both([&] { finish_writing(); }, [&] { save_now(position); });
 }
 
 void RunCheckpoints::save_now(const TrainingPosition& position) {

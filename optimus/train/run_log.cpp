@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "optimus/base/counted.hpp"
 #include "optimus/base/file.hpp"
 #include "optimus/base/log.hpp"
 #include "optimus/train/loss_picture.hpp"
@@ -53,7 +54,7 @@ RunLog::RunLog(const RunConfig& config, const std::string& dump, Index done, Ind
 void RunLog::set_metrics_aside(const std::filesystem::path& run_dir) const {
   const std::filesystem::path aside = run_dir / "metrics.replaced.jsonl";
   if (const Index lines = set_lines_aside(metrics_path_, aside))
-    log_warning("[log] this run starts at step 1; the {} lines that {} had are now in {}", lines, metrics_path_, aside.string());
+    log_warning("[log] this run starts at step 1; {} of {} are now in {}", counted(lines, "line"), metrics_path_, aside.string());
 }
 
 template <class Action> void RunLog::try_write(Index step, Action action) {
