@@ -6,6 +6,7 @@
 
 #include <cstdlib>
 #include <fstream>
+#include <sstream>
 
 #include "tests/support/cli_testing.hpp"
 
@@ -80,12 +81,13 @@ TEST(FullDisk, BetweenTwoRanksWritesCostsOneCheckpoint) {
         optimus_command({"pretrain", disk.config.string(), "--set", "run.steps=80", "--set", "checkpoint.interval=10", "--set", "log.tensorboard=false",
                          "--set", std::string("faults=[{kind=\"slow\", seconds=3, rank=1, step=20, phase=\"write\", after_bytes=") + after_bytes + "}]"},
                         2);
-    std::string script = "exec >/dev/null 2>&1\n";
-    script += train + " >out 2>err & run=$!\nuntil [ -e '" + mark + "' ] || ! kill -0 $run; do sleep 0.02; done\ncat /dev/zero >'" + checkpoints + "/filler'\n";
-    script += "until grep -q 'was not written' err || ! kill -0 $run; do sleep 0.02; done\nrm '" + checkpoints + "/filler'\nwait $run || exit\n";
-    script += "for slot in slot-0 slot-1; do " + optimus_program().string() + " checkpoint verify '" + checkpoints + "'/$slot || exit 78; done\n";
-    script += "ls -A '" + checkpoints + "' >left\n";
-    EXPECT_EQ(disk.run_mounted(checkpoints, "4m", script), 0) << disk.text("err");
+    std::ostringstream script;
+    script << "exec >/dev/null 2>&1\n"
+           << train << " >out 2>err & run=$!\nuntil [ -e '" << mark << "' ] || ! kill -0 $run; do sleep 0.02; done\ncat /dev/zero >'" << checkpoints
+           << "/filler'\nuntil grep -q 'was not written' err || ! kill -0 $run; do sleep 0.02; done\nrm '" << checkpoints << "/filler'\nwait $run || exit\n"
+           << "for slot in slot-0 slot-1; do " << optimus_program().string() << " checkpoint verify '" << checkpoints << "'/$slot || exit 78; done\nls -A '"
+           << checkpoints << "' >left\n";
+    EXPECT_EQ(disk.run_mounted(checkpoints, "4m", script.str()), 0) << disk.text("err");
     EXPECT_NE(disk.text("err").find("checkpoint of step 20 was not written"), std::string::npos) << disk.text("err");
     EXPECT_NE(disk.text("err").find("No space left on device"), std::string::npos) << disk.text("err");
     EXPECT_EQ(disk.text("left"), "latest\nslot-0\nslot-1\n") << "no part of the checkpoint that failed";
