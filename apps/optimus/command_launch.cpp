@@ -16,6 +16,7 @@
 
 #include "apps/optimus/commands.hpp"
 #include "apps/optimus/number_checks.hpp"
+#include "apps/optimus/ranks.hpp"
 #include "optimus/base/counted.hpp"
 #include "optimus/base/log.hpp"
 #include "optimus/launch/process.hpp"
@@ -83,13 +84,13 @@ std::vector<int> signals_of(const RunConfig& config) {
   return numbers;
 }
 
-/// The end of the batch job, for all ranks in one form: starters do not take every variable to other nodes, and PBS_WALLTIME counts from the job's start, which a
-/// restarted rank does not know.
-std::vector<std::string> job_environment() {
-  const auto end = job_end();
-  if (!end) return {};
-  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(end->time_since_epoch()).count();
-  return {fmt::format("SLURM_JOB_END_TIME={}", seconds)};
+/// What ranks have to know before they can read a configuration, and the end of the batch job in one form: starters do not take every variable to other nodes,
+/// and PBS_WALLTIME counts from the job's start, which a restarted rank does not know.
+std::vector<std::string> environment_of(const RunConfig& config) {
+  std::vector<std::string> variables = {fmt::format("{}={}", kStartLimit, config.fault_tolerance.watchdog_s)};
+  if (const auto end = job_end())
+    variables.push_back(fmt::format("SLURM_JOB_END_TIME={}", std::chrono::duration_cast<std::chrono::seconds>(end->time_since_epoch()).count()));
+  return variables;
 }
 
 launch::RunFacts facts_of(const RunConfig& config, Index ranks) {
@@ -100,7 +101,7 @@ launch::RunFacts facts_of(const RunConfig& config, Index ranks) {
           .save_signals = signals_of(config),
           .bytes_per_rank = plan.bytes_per_rank.sum(),
           .checkpoint_bytes = checked_mul(plan.parameters, bytes_per_weight + 12),  // and the fp32 master and two moments
-          .environment = job_environment()};
+          .environment = environment_of(config)};
 }
 
 std::vector<std::string> words_of(const std::string& text) {

@@ -60,7 +60,7 @@ void add_launch_node_command(CLI::App& app, Action& action) {
   cleaning->add_option("--mark", a->mark, "Their mark")->required()->check(not_empty());
   CLI::App* sending = add(command, "signal", "Send a signal to all processes of a run here; prints how many got it", action, send_signal, a);
   sending->add_option("--mark", a->mark, "Their mark")->required()->check(not_empty());
-  sending->add_option("--number", a->signal, "The signal")->required()->check(whole_number(1, 64));
+  sending->add_option("--number", a->signal, "The signal; 0 only counts them")->required()->check(whole_number(0, 64));
 }
 
 }  // namespace optimus

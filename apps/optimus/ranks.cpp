@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <optional>
 
@@ -29,11 +30,17 @@ ExitCode run_alone(const std::function<ExitCode(const Ranks&)>& action) {
   return action({.world = *world, .set_time_limit = [](double) {}});
 }
 
+double start_limit_s() {
+  const char* text = std::getenv(kStartLimit);
+  const double seconds = text != nullptr ? std::atof(text) : 0;
+  return seconds > 0 ? seconds : 600;
+}
+
 }  // namespace
 
 ExitCode run_on_ranks(std::string_view command, const std::function<ExitCode(const Ranks&)>& action) {
   if (!MpiEnvironment::is_started_by_mpi()) return run_alone(action);
-  MpiEnvironment environment;
+  MpiEnvironment environment(start_limit_s());
   auto world = environment.world();
   const bool is_first = world->rank() == 0;
   if (!is_first) set_log_prefix(fmt::format("rank {}: ", world->rank()));

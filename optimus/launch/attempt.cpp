@@ -63,6 +63,7 @@ std::optional<RunEnd> Attempt::look() {
   if (code)
     return RunEnd{.code = *code,
                   .was_stuck = was_stuck_,
+                  .was_nobody_left = was_nobody_left_,
                   .last_step = last_step(run_dir_),
                   .failures = failures_.read_new(),
                   .report = read_starter_report(said_),
@@ -71,12 +72,11 @@ std::optional<RunEnd> Attempt::look() {
   since_look_.restart();
   if (const std::uint64_t life = life_sign(run_dir_); life != life_) {
     life_ = life;
+    has_begun_ = true;
     since_life_.restart();
   }
   return std::nullopt;
 }
-
-bool Attempt::is_stuck() const { return since_life_.seconds() > patience_s_; }
 
 void Attempt::end_now() {
   constexpr double kKindness_s = 4;

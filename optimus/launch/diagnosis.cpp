@@ -90,6 +90,7 @@ Diagnosis diagnose(const RunEnd& end, const std::vector<UsedNode>& nodes, Index 
     if (!end.last_words.empty()) d.text += "; it said:\n" + end.last_words;
   }
   if (end.was_stuck) d.text += "; it made no progress and was ended from outside";
+  if (end.was_nobody_left) d.text += "; its ranks were gone, but the starter did not end by itself";
   d.code = code_of(end, d.kind);
   return d;
 }

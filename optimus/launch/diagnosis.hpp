@@ -14,6 +14,7 @@ namespace optimus::launch {
 struct RunEnd {
   int code = 0;                   ///< of the starter; 128 + N if signal N ended it
   bool was_stuck = false;         ///< the supervisor ended it for want of progress
+  bool was_nobody_left = false;   ///< the supervisor ended a starter that had outlived its ranks
   Index last_step = 0;            ///< in metrics.jsonl
   std::vector<Failure> failures;  ///< that came in this start
   StarterReport report;

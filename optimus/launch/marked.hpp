@@ -23,7 +23,7 @@ inline constexpr const char* kMark = "OPTIMUS_LAUNCH_ID";
 /// Returns how many there were; `left` gets those that are still there after `patience_s`.
 Index kill_marked(const std::string& mark, double patience_s, Index& left);
 
-/// Sends `signal` to each of them once; returns how many.
+/// Sends `signal` to each of them once, none if it is 0; returns how many there are.
 Index signal_marked(const std::string& mark, int signal);
 
 }  // namespace optimus::launch

@@ -40,7 +40,7 @@ struct SignalAnswers {
   Index unanswered = 0;  ///< nodes that did not say how many they have
 };
 
-/// Sends a signal to every marked process on `hosts`.
+/// Sends a signal to every marked process on `hosts`; 0 counts them.
 SignalAnswers signal_nodes(const Agent& agent, const std::vector<std::string>& hosts, const std::string& mark, int signal, double limit_s);
 
 /// Kills every marked process on `hosts`. Returns a line for each node where there were some, or that could not be asked.

@@ -26,6 +26,12 @@ std::vector<std::string> open_mpi(const StartRequest& r) {
   if (std::any_of(r.nodes.begin(), r.nodes.end(), [&](const Host& node) { return node.slots > 0 && node.slots < r.ranks_per_node; }))
     words.insert(words.end(), {"--map-by", fmt::format("ppr:{}:node", r.ranks_per_node), "--oversubscribe"});
   if (!r.agent.empty()) words.insert(words.end(), {"--mca", "plm", "rsh", "--mca", "plm_rsh_agent", r.agent});
+  if (!has_option(r, "oob_tcp_keepalive")) {
+    // A daemon on a node that is cut off ends its ranks and itself. Left to the defaults it is there for eight minutes, and mpirun waits as long.
+    const auto part_s = [&](double part) { return std::to_string(static_cast<Index>(std::max(1.0, part * r.watchdog_s))); };
+    words.insert(words.end(), {"--mca", "oob_tcp_keepalive_time", part_s(0.25), "--mca", "oob_tcp_keepalive_intvl", part_s(0.125), "--mca",
+                               "oob_tcp_keepalive_probes", "3"});
+  }
   if (r.is_root) words.emplace_back("--allow-run-as-root");
   return words;
 }

@@ -25,6 +25,7 @@ struct Starter {
 struct StartRequest {
   std::vector<Host> nodes;
   Index ranks_per_node = 1;
+  double watchdog_s = 600;         ///< of the run; a connection of the starter's daemons that is cut off is given up earlier
   std::string agent;               ///< in place of the starter's ssh; empty: leave it
   std::string hosts_file;          ///< path of the file with hosts_text()
   std::vector<std::string> extra;  ///< options of the user

@@ -16,13 +16,15 @@
 #include "optimus/base/timer.hpp"
 #include "optimus/launch/attempt.hpp"
 #include "optimus/launch/marked.hpp"
+#include "optimus/launch/roll_call.hpp"
 #include "optimus/launch/run_files.hpp"
 #include "optimus/launch/signals.hpp"
 
 namespace optimus::launch {
 namespace {
 
-constexpr double kCallLimit_s = 30;  // of a signal or a cleaning on a node
+constexpr double kCallLimit_s = 30;     // of a signal or a cleaning on a node
+constexpr double kRollCallLimit_s = 5;  // the run goes on meanwhile, unwatched
 
 std::vector<std::string> names_of(const std::vector<Host>& hosts) {
   std::vector<std::string> names;
@@ -117,6 +119,7 @@ class Supervisor {
     const fs::path hosts_file = fs::path(facts_.run_dir) / "launch-hosts";
     const StartRequest request{.nodes = policy_->active(),
                                .ranks_per_node = policy_->world().ranks_per_node,
+                               .watchdog_s = facts_.watchdog_s,
                                .agent = options_.starter_agent,
                                .hosts_file = hosts_file.string(),
                                .extra = options_.starter_options,
@@ -131,6 +134,7 @@ class Supervisor {
     log_info("[launch] {}", shell_line(words));
     Attempt attempt(words, facts_.run_dir, facts_.watchdog_s);
     first_step_ = last_step(facts_.run_dir);
+    RollCall roll_call;
     while (true) {
       if (auto end = attempt.look()) return *end;
       if (const auto signal = signals_.wait(0.05)) on_signal(*signal, attempt);
@@ -138,8 +142,17 @@ class Supervisor {
         log_error("[launch] no sign of life for {:.0f} s (watchdog_s {} and some): the run is ended", patience_s(facts_.watchdog_s), facts_.watchdog_s);
         attempt.note_stuck();
         attempt.end_now();
+      } else if (attempt.has_begun() && roll_call.is_due(attempt.silence_s(), clock_.seconds()) && is_nobody_left(roll_call, attempt)) {
+        log_error("[launch] the ranks are gone, but {} does not end: it is ended", options_.starter.program);
+        attempt.note_nobody_left();
+        attempt.end_now();
       }
     }
+  }
+
+  bool is_nobody_left(RollCall& roll_call, const Attempt& attempt) const {
+    const auto [ranks, unanswered] = signal_nodes(options_.agent, names_of(policy_->active()), mark_, 0, kRollCallLimit_s);  // 0 reaches whoever is there
+    return roll_call.is_nobody_left(ranks, unanswered, policy_->world().nodes, attempt.silence_s(), clock_.seconds());
   }
 
   void on_signal(int signal, Attempt& attempt) {

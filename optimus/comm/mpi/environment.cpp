@@ -25,9 +25,24 @@ int announced_ranks() {
   return 0;
 }
 
-void start_mpi() {
-  int provided = 0;
-  mpi::check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided), "MPI_Init_thread");
+/// Calls what waits for all ranks and cannot be asked to throw. If that takes longer than `limit_s`, says `late` and ends the process as one that lost a rank.
+template <class Call> void call_within(double limit_s, const char* late, Call call) {
+  std::promise<void> done;
+  std::thread guard([limit_s, late, is_done = done.get_future()] {
+    if (is_done.wait_for(std::chrono::duration<double>(limit_s)) == std::future_status::ready) return;
+    log_error("[comm] {} within {} s", late, limit_s);
+    std::_Exit(static_cast<int>(ExitCode::kLostRank));
+  });
+  call();
+  done.set_value();
+  guard.join();
+}
+
+void start_mpi(double limit_s) {
+  int provided = 0, code = MPI_SUCCESS;
+  call_within(limit_s, "the start of MPI: a rank, a node or the network between two is stuck or gone; not all ranks have come to it",
+              [&] { code = MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided); });
+  mpi::check(code, "MPI_Init_thread");
   mpi::check(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   int size = 1;
   mpi::check(MPI_Comm_size(MPI_COMM_WORLD, &size), "MPI_Comm_size");
@@ -38,17 +53,9 @@ void start_mpi() {
                     announced, size));
 }
 
-/// Ends MPI, or the process with the exit code of a lost rank if that takes longer than `limit_s`: it waits for all ranks and cannot be asked to throw.
 void finalize(double limit_s) {
-  std::promise<void> done;
-  std::thread guard([limit_s, is_done = done.get_future()] {
-    if (is_done.wait_for(std::chrono::duration<double>(limit_s)) == std::future_status::ready) return;
-    log_error("[comm] the end of MPI: not all ranks have come to it within {} s, one is stuck or gone; this one had done its work", limit_s);
-    std::_Exit(static_cast<int>(ExitCode::kLostRank));
-  });
-  const int code = MPI_Finalize();
-  done.set_value();
-  guard.join();
+  int code = MPI_SUCCESS;
+  call_within(limit_s, "the end of MPI: one rank is stuck or gone, this one had done its work; not all ranks have come to it", [&] { code = MPI_Finalize(); });
   mpi::check(code, "MPI_Finalize");
 }
 
@@ -63,9 +70,10 @@ bool MpiEnvironment::is_started_by_mpi() {
   return std::any_of(kSigns.begin(), kSigns.end(), [](const char* name) { return std::getenv(name) != nullptr; });
 }
 
-MpiEnvironment::MpiEnvironment() {
-  start_mpi();
+MpiEnvironment::MpiEnvironment(double limit_s) {
+  start_mpi(limit_s);
   state_ = std::make_unique<State>();
+  set_time_limit(limit_s);
 }
 
 MpiEnvironment::~MpiEnvironment() = default;

@@ -25,8 +25,9 @@ class MpiEnvironment {
   /// Whether an MPI starter (mpirun, mpiexec, srun) started this process. If not, nothing of MPI need be touched.
   [[nodiscard]] static bool is_started_by_mpi();
 
-  /// Starts MPI.  Errors: CommError, also if the starter promised another number of ranks than the library finds (two MPIs mixed).
-  MpiEnvironment();
+  /// Starts MPI; `limit_s` is the first time limit. Where not all ranks come to the start within it, the process ends with ExitCode::kLostRank.
+  /// Errors: CommError, also if the starter promised another number of ranks than the library finds (two MPIs mixed).
+  explicit MpiEnvironment(double limit_s = 600);
   /// Ends without a word to MPI if neither close() nor finish() was called; the starter then ends the other ranks.
   ~MpiEnvironment();
   MpiEnvironment(const MpiEnvironment&) = delete;
@@ -34,7 +35,7 @@ class MpiEnvironment {
 
   /// The group of all ranks; each call makes one whose messages are apart from the others'.  Collective. All communicators must be gone before close().
   [[nodiscard]] std::unique_ptr<Communicator> world();
-  /// Longest wait without any progress before a CommError. 600 s at first.
+  /// Longest wait without any progress before a CommError.
   void set_time_limit(double seconds);
   void set_tuning(const MpiTuning& tuning);
   /// The library's own words about itself.

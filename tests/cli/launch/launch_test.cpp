@@ -257,6 +257,15 @@ TEST_F(Launch, EndsARunWithoutASignOfLife) {
   EXPECT_GT(timer.seconds(), 10);
 }
 
+TEST_F(Launch, EndsAStarterThatLostANodeAndOutlivesItsRanks) {
+  plan({"lose b", "ok"});
+  const auto result = run({"--nodes", "2"}, {"fault_tolerance.watchdog_s=600"});
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_HAS(result.err, "the ranks are gone, but");
+  EXPECT_HAS(result.err, "the starter did not end by itself");
+  EXPECT_HAS(result.err, "node b is replaced by c");
+}
+
 TEST_F(Signals, ASecondSupervisorInTheSameFolderIsRefused) {
   start();
   const auto result = run({"--nodes", "1"});

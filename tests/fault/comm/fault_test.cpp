@@ -46,10 +46,17 @@ TEST(FaultsOfRanks, AStuckRankIsNamedAndTheRunEnds) {
   EXPECT_LT(outcome.seconds, 20);
 }
 
+TEST(FaultsOfRanks, ARankThatIsStuckBeforeTheStartOfMpiEndsTheRunToo) {
+  const Outcome outcome = run("hang_at_start", 3);
+  EXPECT_EQ(outcome.code, 11) << outcome.output;
+  EXPECT_GE(count_of(outcome.output, "the start of MPI: a rank, a node or the network"), 1) << outcome.output;
+  EXPECT_LT(outcome.seconds, 20);
+}
+
 TEST(FaultsOfRanks, ARankThatIsStuckBehindTheLastStepEndsTheRunToo) {
   const Outcome outcome = run("hang_at_end", 3);
   EXPECT_EQ(outcome.code, 11) << outcome.output;
-  EXPECT_GE(count_of(outcome.output, "the end of MPI: not all ranks"), 1) << outcome.output;
+  EXPECT_GE(count_of(outcome.output, "the end of MPI: one rank is stuck"), 1) << outcome.output;
   EXPECT_LT(outcome.seconds, 20);
 }
 

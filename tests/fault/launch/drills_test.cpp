@@ -2,7 +2,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <ostream>
-#include <sstream>
 
 #include "support.hpp"
 
@@ -78,10 +77,7 @@ TEST_P(LaunchDrill, GoesOnByItselfAndChangesNoBit) {
   EXPECT_HAS(err(), "rank " + std::to_string(kRank));
   const auto left = ranks();
   EXPECT_TRUE(left.empty()) << "processes are left";
-  std::ostringstream code(err().substr(std::min(err().size(), err().find("(exit code "))));
-  int failed_with = -1;
-  std::sscanf(code.str().c_str(), "(exit code %d", &failed_with);
-  std::printf("DRILL | %s | %s | %d | %d | %d | %.1f | %zu |\n", kind.c_str(), phase.c_str(), step, failed_with, kRank, healed_s, left.size());
+  std::printf("DRILL | %s | %s | %d | %d | %d | %.1f | %zu |\n", kind.c_str(), phase.c_str(), step, exit_code_of_first_start(), kRank, healed_s, left.size());
   std::fflush(stdout);
   EXPECT_LT(healed_s, kWatchdog_s + 5 + 60) << "and a minute for a loaded machine";
   expect_same_as_undisturbed(settings_of(""), 4, kSteps);

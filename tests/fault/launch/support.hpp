@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <cstdio>
 #include <optional>
 #include <thread>
 
@@ -65,6 +66,13 @@ class Supervised : public testing::Test {
   /// Processes of the run's ranks.
   [[nodiscard]] std::vector<pid_t> ranks() const { return launch::marked_processes(launch::mark_of(run_.string())); }
   [[nodiscard]] std::string err() const { return read_file(folder_ / "err"); }
+  /// What the supervisor says that the first failure ended with; -1 if it says nothing.
+  [[nodiscard]] int exit_code_of_first_start() const {
+    const std::string text = err();
+    int code = -1;
+    std::sscanf(text.c_str() + std::min(text.size(), text.find("the run failed (exit code ")), "the run failed (exit code %d", &code);
+    return code;
+  }
 
   /// The same run, by ranks that nobody disturbs, has the same lines.
   void expect_same_as_undisturbed(const std::vector<std::string>& settings = {}, int ranks = 2, std::size_t steps = 60) const {

@@ -42,6 +42,17 @@ TEST(Starter, GetsRanksAndHostsInItsOwnWords) {
               ElementsAre("mpiexec", "-n", "8", "--ppn", "4", "--hostfile", "hosts", "--mca", "btl", "tcp,self", "run", "it"));
 }
 
+TEST(Starter, GivesUpConnectionsBeforeTheWatchdogDoes) {
+  StartRequest r = request();
+  r.watchdog_s = 600;
+  EXPECT_THAT(start_command({StarterKind::kOpenMpi, "mpirun", ""}, r), IsSupersetOf({"oob_tcp_keepalive_time", "150", "oob_tcp_keepalive_intvl", "75", "3"}));
+  r.watchdog_s = 0.5;
+  EXPECT_THAT(start_command({StarterKind::kOpenMpi, "mpirun", ""}, r), IsSupersetOf({"oob_tcp_keepalive_time", "1", "oob_tcp_keepalive_intvl"}))
+      << "0 turns it off";
+  r.extra = {"--mca", "oob_tcp_keepalive_time", "20"};
+  EXPECT_THAT(start_command({StarterKind::kOpenMpi, "mpirun", ""}, r), Not(testing::Contains("oob_tcp_keepalive_intvl"))) << "it takes no value twice";
+}
+
 TEST(Starter, IsToldToOversubscribeWhereSlotsAreFewer) {
   StartRequest r = request();
   r.nodes[1].slots = 2;

@@ -4,6 +4,7 @@
 
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <vector>
@@ -38,8 +39,9 @@ void step(Communicator& world, const std::string& fault) {
 }  // namespace
 
 int main(int, char** argv) {
-  MpiEnvironment mpi;
   const std::string fault = argv[1];
+  if (const char* rank = std::getenv("OMPI_COMM_WORLD_RANK"); fault == "hang_at_start" && rank != nullptr && *rank == '1') hang();
+  MpiEnvironment mpi(fault == "hang_at_start" ? 2 : 600);
   mpi.set_time_limit(fault.starts_with("hang") ? 0.5 : 30);
   int code = 0;
   bool is_second = false;
