@@ -112,7 +112,9 @@ void MpiEnvironment::finish(int code, double patience_s) {
 }
 
 void MpiEnvironment::abort(int code) {
-  MPI_Abort(MPI_COMM_WORLD, code);
+  // Open MPI's mpirun ends the others for a code that is not 0 as it does for MPI_Abort. That sends it a help text first, over which it may break itself while
+  // it ends ranks (4.1: a SIGSEGV in orte_rml_oob_send_buffer_nb under pmix_server_log_fn), and then its exit code is not ours.
+  if (std::getenv("OMPI_COMM_WORLD_SIZE") == nullptr) MPI_Abort(MPI_COMM_WORLD, code);
   std::_Exit(code);
 }
 
