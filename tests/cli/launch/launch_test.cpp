@@ -39,9 +39,18 @@ class Launch : public testing::Test {
   }
   void mark(const char* what) const { std::ofstream(folder_ / what) << "\n"; }
   [[nodiscard]] std::vector<std::string> args(const std::vector<std::string>& options, const std::vector<std::string>& settings = {}) const {
-    std::vector<std::string> all = {
-        "launch",    "--hostfile", (folder_ / "hosts").string(), "--ranks-per-node", "1", "--agent", FAKES "/fake_agent", "--starter", FAKES "/fake_starter",
-        "--backoff", "0"};
+    const std::filesystem::path fakes = FAKES;
+    std::vector<std::string> all = {"launch",
+                                    "--hostfile",
+                                    (folder_ / "hosts").string(),
+                                    "--ranks-per-node",
+                                    "1",
+                                    "--agent",
+                                    (fakes / "fake_agent").string(),
+                                    "--starter",
+                                    (fakes / "fake_starter").string(),
+                                    "--backoff",
+                                    "0"};
     all.insert(all.end(), options.begin(), options.end());
     all.insert(all.end(), {"--", "pretrain", config_.string()});
     for (const std::string& setting : settings) all.insert(all.end(), {"--set", setting});
@@ -205,8 +214,12 @@ class Signals : public Launch {
     ASSERT_TRUE(condition());
   }
   int end() {
-    wait_for([this] { return process_->poll().has_value(); });
-    return process_->poll().value_or(-1);
+    wait_for([this] { return code().has_value(); });
+    return code().value_or(-1);
+  }
+  [[nodiscard]] std::optional<int> code() { return process_ ? process_->poll() : std::nullopt; }
+  void send(int signal) const {
+    if (process_) ::kill(process_->pid(), signal);
   }
   std::string words_;
   std::optional<launch::Process> process_;
@@ -217,7 +230,7 @@ TEST_F(Signals, TheFirstMakesTheRanksSaveAndEndsWithTwelve) {
     fs::remove(folder_ / "waits");
     fs::remove(folder_ / "starts");
     start();
-    ::kill(process_->pid(), signal);
+    send(signal);
     EXPECT_EQ(end(), 12) << file("err");
     EXPECT_HAS(file("err"), "asked to save and end");
   }
@@ -227,9 +240,9 @@ TEST_F(Signals, TheSecondEndsEverythingAtOnce) {
   start();
   // Ranks that do not react: the first signal finds them stopped.
   (void)launch::signal_marked(launch::mark_of((folder_ / "run").string()), SIGSTOP);
-  ::kill(process_->pid(), SIGTERM);
+  send(SIGTERM);
   wait_for([this] { return file("err").find("asked to save and end") != std::string::npos; });
-  ::kill(process_->pid(), SIGTERM);
+  send(SIGTERM);
   EXPECT_EQ(end(), 128 + SIGTERM) << file("err");
 }
 
@@ -238,11 +251,11 @@ TEST_F(Signals, ThatAreIgnoredStayIgnored) {
   process_.emplace(std::vector<std::string>{"sh", "-c", "trap '' HUP; exec " + optimus_command(args({"--nodes", "1"})) + " 2>" + (folder_ / "err").string()},
                    launch::Process::Options{});
   wait_for([this] { return fs::exists(folder_ / "waits"); });
-  ::kill(process_->pid(), SIGHUP);
+  send(SIGHUP);
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
-  EXPECT_FALSE(process_->poll().has_value());
+  EXPECT_FALSE(code().has_value());
   EXPECT_EQ(file("err").find("signal 1"), std::string::npos) << file("err");
-  ::kill(process_->pid(), SIGTERM);
+  send(SIGTERM);
   EXPECT_EQ(end(), 12) << file("err");
 }
 
@@ -271,7 +284,7 @@ TEST_F(Signals, ASecondSupervisorInTheSameFolderIsRefused) {
   const auto result = run({"--nodes", "1"});
   EXPECT_EQ(result.code, 2);
   EXPECT_HAS(result.err, "another optimus launch works in");
-  ::kill(process_->pid(), SIGTERM);
+  send(SIGTERM);
   EXPECT_EQ(end(), 12);
 }
 

@@ -30,7 +30,7 @@ TEST(RollCall, BelievesThatNobodyIsLeftWhenASecondCallSaysSo) {
 
 TEST(RollCall, LeavesAStarterThatReachesAllNodesTimeToEnd) {
   RollCall call;
-  for (double t = 2; t < 12; ++t) {
+  for (int t = 2; t < 12; ++t) {
     EXPECT_TRUE(call.is_due(t, t));
     EXPECT_FALSE(call.is_nobody_left(0, 0, 2, t, t)) << t;
   }

@@ -9,7 +9,6 @@ namespace optimus::launch {
 namespace {
 
 using testing::ElementsAre;
-using testing::HasSubstr;
 using testing::IsSupersetOf;
 using testing::Not;
 
