@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "optimus/comm/mpi/environment.hpp"
@@ -17,6 +18,13 @@ using namespace optimus;
 
 [[noreturn]] void hang() {
   while (true) pause();
+}
+
+/// Before MPI can be asked.
+bool is_started_as_second() {
+  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMI_RANK"})
+    if (const char* rank = std::getenv(name)) return std::string_view(rank) == "1";
+  return false;
 }
 
 /// What every rank does in a step; rank 1 leaves it half way.
@@ -40,7 +48,7 @@ void step(Communicator& world, const std::string& fault) {
 
 int main(int, char** argv) {
   const std::string fault = argv[1];
-  if (const char* rank = std::getenv("OMPI_COMM_WORLD_RANK"); fault == "hang_at_start" && rank != nullptr && *rank == '1') hang();
+  if (fault == "hang_at_start" && is_started_as_second()) hang();
   MpiEnvironment mpi(fault == "hang_at_start" ? 2 : 600);
   mpi.set_time_limit(fault.starts_with("hang") ? 0.5 : 30);
   int code = 0;
