@@ -38,7 +38,8 @@ std::vector<std::string> open_mpi(const StartRequest& r) {
 
 std::vector<std::string> hydra(const StartRequest& r) {
   std::vector<std::string> words = {"-n", std::to_string(ranks(r)), "-f", r.hosts_file, "-ppn", std::to_string(r.ranks_per_node)};
-  if (!r.agent.empty()) words.insert(words.end(), {"-launcher", "ssh", "-launcher-exec", r.agent});
+  // As rsh, not ssh: that it calls with an option of ssh's before the host, and an agent gets the host first.
+  if (!r.agent.empty()) words.insert(words.end(), {"-launcher", "rsh", "-launcher-exec", r.agent});
   return words;
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <future>
 #include <thread>
@@ -25,12 +26,23 @@ int announced_ranks() {
   return 0;
 }
 
+/// MPICH's mpiexec ends with the code of whichever rank it sees end first, one that it killed itself too. It is told ours in its own words (the abort of PMI-1);
+/// MPI_Abort is not allowed before MPI has started, nor beside its end.
+void tell_hydra(int code) {
+  const char* socket = std::getenv("PMI_FD");
+  if (socket == nullptr) return;
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));  // it passes on what was said first: from then on it does not
+  ::dprintf(std::atoi(socket), "cmd=abort exitcode=%d\n", code);
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));  // and ends us; were we quicker, it might look at our end before it reads
+}
+
 /// Calls what waits for all ranks and cannot be asked to throw. If that takes longer than `limit_s`, says `late` and ends the process as one that lost a rank.
 template <class Call> void call_within(double limit_s, const char* late, Call call) {
   std::promise<void> done;
   std::thread guard([limit_s, late, is_done = done.get_future()] {
     if (is_done.wait_for(std::chrono::duration<double>(limit_s)) == std::future_status::ready) return;
     log_error("[comm] {} within {} s", late, limit_s);
+    tell_hydra(static_cast<int>(ExitCode::kLostRank));
     std::_Exit(static_cast<int>(ExitCode::kLostRank));
   });
   call();
@@ -114,7 +126,14 @@ void MpiEnvironment::finish(int code, double patience_s) {
 void MpiEnvironment::abort(int code) {
   // Open MPI's mpirun ends the others for a code that is not 0 as it does for MPI_Abort. That sends it a help text first, over which it may break itself while
   // it ends ranks (4.1: a SIGSEGV in orte_rml_oob_send_buffer_nb under pmix_server_log_fn), and then its exit code is not ours.
-  if (std::getenv("OMPI_COMM_WORLD_SIZE") == nullptr) MPI_Abort(MPI_COMM_WORLD, code);
+  if (std::getenv("OMPI_COMM_WORLD_SIZE") == nullptr) {
+    // MPICH waits for its mpiexec to answer, which on a node that is cut off it never does.
+    std::thread([code] {
+      std::this_thread::sleep_for(std::chrono::seconds(3));
+      std::_Exit(code);
+    }).detach();
+    MPI_Abort(MPI_COMM_WORLD, code);
+  }
   std::_Exit(code);
 }
 

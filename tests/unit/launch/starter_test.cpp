@@ -33,7 +33,8 @@ TEST(Starter, GetsRanksAndHostsInItsOwnWords) {
   EXPECT_EQ(open_mpi.back(), "it");
   EXPECT_EQ(hosts_text({StarterKind::kOpenMpi, "", ""}, r), "a slots=4\nb slots=4\n");
 
-  EXPECT_THAT(start_command({StarterKind::kHydra, "mpiexec", ""}, r), IsSupersetOf({"-n", "8", "-f", "-ppn", "4", "-launcher-exec", "/bin/agent"}));
+  EXPECT_THAT(start_command({StarterKind::kHydra, "mpiexec", ""}, r),
+              IsSupersetOf({"-n", "8", "-f", "-ppn", "4", "-launcher", "rsh", "-launcher-exec", "/bin/agent"}));
   EXPECT_EQ(hosts_text({StarterKind::kHydra, "", ""}, r), "a:4\nb:4\n");
 
   EXPECT_THAT(start_command({StarterKind::kSlurm, "srun", ""}, r), IsSupersetOf({"--ntasks=8", "--nodes=2", "--nodelist=a,b", "--ntasks-per-node=4"}));
