@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "apps/optimus/build.hpp"
+#include "apps/optimus/number_checks.hpp"
 #include "optimus/base/log.hpp"
 #include "optimus/base/user_message.hpp"
 #include "optimus/comm/agree_on.hpp"
@@ -31,9 +32,11 @@ ExitCode run_alone(const std::function<ExitCode(const Ranks&)>& action) {
 }
 
 double start_limit_s() {
-  const char* text = std::getenv(kStartLimit);
-  const double seconds = text != nullptr ? std::atof(text) : 0;
-  return seconds > 0 ? seconds : 600;
+  const char* text = std::getenv(kStartLimit);  // NOLINT(concurrency-mt-unsafe): nobody sets it while we run
+  if (text == nullptr) return MpiEnvironment::kTimeLimit_s;
+  if (const std::string problem = finite_number(0.01)(text); !problem.empty())
+    throw ConfigError(fmt::format("[launch] the variable {}: {}; unset it, optimus launch sets it for its ranks", kStartLimit, problem));
+  return std::strtod(text, nullptr);
 }
 
 }  // namespace

@@ -9,7 +9,7 @@
 
 namespace optimus {
 
-/// The variable by which a supervisor tells ranks how many seconds they may wait for each other before they know their configuration; 600 without it.
+/// The variable by which a supervisor tells ranks how many seconds they may wait for each other before they know their configuration.
 inline constexpr const char* kStartLimit = "OPTIMUS_START_LIMIT_S";
 
 /// What an action may use.

@@ -44,7 +44,7 @@ bool is_number(const Failure& failure) { return failure.kind == "nan" || failure
 ExitCode code_of(const RunEnd& end, const std::string& kind) {
   if (end.code == 0) return ExitCode::kDone;
   if (kind == "nan" || kind == "inf") return ExitCode::kNonFinite;
-  if (end.was_stuck || kind == "lost" || kind == "hang" || kind == "killed") return ExitCode::kLostRank;
+  if (end.was_stuck || end.was_nobody_left || kind == "lost" || kind == "hang" || kind == "killed") return ExitCode::kLostRank;
   switch (end.code) {
     case 2:
     case 3:

@@ -26,7 +26,7 @@ struct Message {
 
 struct Engine::State {
   MpiTuning tuning;
-  double time_limit_s = 600;
+  double time_limit_s = 0;
   double patience_s = 0.3;  ///< left for transfers that are given up after a failure: for all of them together, as others wait to be told of it
   std::string context;
   std::vector<MPI_Request> requests;
@@ -51,7 +51,7 @@ struct Engine::State {
   }
 };
 
-Engine::Engine() : state_(std::make_unique<State>()) {}
+Engine::Engine(double time_limit_s) : state_(std::make_unique<State>()) { set_time_limit(time_limit_s); }
 Engine::~Engine() = default;
 
 const MpiTuning& Engine::tuning() const { return state_->tuning; }

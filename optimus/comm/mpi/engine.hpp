@@ -32,7 +32,7 @@ class Staging {
 
 class Engine {
  public:
-  Engine();
+  explicit Engine(double time_limit_s);
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;

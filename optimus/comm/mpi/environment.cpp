@@ -74,6 +74,7 @@ void finalize(double limit_s) {
 }  // namespace
 
 struct MpiEnvironment::State {
+  explicit State(double limit_s) : engine(limit_s) {}
   mpi::Engine engine;
 };
 
@@ -84,8 +85,7 @@ bool MpiEnvironment::is_started_by_mpi() {
 
 MpiEnvironment::MpiEnvironment(double limit_s) {
   start_mpi(limit_s);
-  state_ = std::make_unique<State>();
-  set_time_limit(limit_s);
+  state_ = std::make_unique<State>(limit_s);
 }
 
 MpiEnvironment::~MpiEnvironment() = default;

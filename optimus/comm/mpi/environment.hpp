@@ -22,12 +22,14 @@ struct MpiTuning {
 /// Waiting polls: all transfers under way progress, whatever is waited for. Use from one thread at a time.
 class MpiEnvironment {
  public:
+  static constexpr double kTimeLimit_s = 600;  ///< of every wait, until somebody sets another
+
   /// Whether an MPI starter (mpirun, mpiexec, srun) started this process. If not, nothing of MPI need be touched.
   [[nodiscard]] static bool is_started_by_mpi();
 
   /// Starts MPI; `limit_s` is the first time limit. Where not all ranks come to the start within it, the process ends with ExitCode::kLostRank.
   /// Errors: CommError, also if the starter promised another number of ranks than the library finds (two MPIs mixed).
-  explicit MpiEnvironment(double limit_s = 600);
+  explicit MpiEnvironment(double limit_s = kTimeLimit_s);
   /// Ends without a word to MPI if neither close() nor finish() was called; the starter then ends the other ranks.
   ~MpiEnvironment();
   MpiEnvironment(const MpiEnvironment&) = delete;

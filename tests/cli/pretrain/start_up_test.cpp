@@ -47,6 +47,14 @@ TEST_F(StartUp, RanksOfAnotherBuildAreNamed) {
   EXPECT_HAS(result.err, "rank 1 has another build or command than rank 0. On rank 1: expected \"program ");
 }
 
+TEST_F(StartUp, ALimitThatIsNoNumberIsRefused) {
+  for (const std::string limit : {"soon", "0", "-5", "nan"}) {
+    const auto result = run_optimus(args({}), 2, "OPTIMUS_START_LIMIT_S=" + limit);
+    EXPECT_EQ(result.code, 2) << result.err;
+    EXPECT_HAS(result.err, "the variable OPTIMUS_START_LIMIT_S: must be a number, 0.01 or more");
+  }
+}
+
 TEST_F(StartUp, ARankCountThatDoesNotFitIsRefusedWithAllReasons) {
   const auto result = run({"parallel.tp=4", "parallel.pp=2", "model.hidden_size=36", "model.num_attention_heads=6", "optimizer.lr=-1"}, 3);
   EXPECT_EQ(result.code, 2);

@@ -72,6 +72,15 @@ TEST(Diagnosis, BlamesNoRankThatTheSupervisorEndedItself) {
   EXPECT_EQ(d.code, ExitCode::kLostRank);
 }
 
+TEST(Diagnosis, TakesAStarterThatOutlivedItsRanksForLostOnesUnlessTheyLeftWord) {
+  const Diagnosis d = diagnose({.code = 1, .was_nobody_left = true, .last_step = 3}, kNodes, 2);
+  EXPECT_EQ(d.code, ExitCode::kLostRank) << "whatever the starter ends with when it is told to";
+  EXPECT_THAT(d.text, HasSubstr("the starter did not end by itself"));
+  const Diagnosis nan = diagnose({.code = 1, .was_nobody_left = true, .failures = {{.step = 7, .rank = 2, .host = "n2", .kind = "nan"}}}, kNodes, 2);
+  EXPECT_EQ(nan.code, ExitCode::kNonFinite);
+  EXPECT_THAT(nan.blamed, ElementsAre("10.0.0.2"));
+}
+
 TEST(Diagnosis, KeepsTheProgramsOwnCodes) {
   for (const int code : {0, 2, 3, 4, 12}) EXPECT_EQ(static_cast<int>(diagnose({.code = code}, kNodes, 2).code), code);
   EXPECT_EQ(diagnose({.code = 139}, kNodes, 2).code, ExitCode::kLostRank);
