@@ -116,6 +116,9 @@ launch::LaunchOptions options_of(const LaunchArguments& a, const std::string& se
   options.hosts = launch::find_hosts(a.hostfile, {variable, ask_scontrol}, source);
   options.world = launch::resolve_world(a.world, options.hosts);
   options.starter = launch::find_starter(a.starter, variable("SLURM_JOB_ID").has_value());
+  if (options.starter.kind == launch::StarterKind::kOpenMpi && a.agent.find(' ') != std::string::npos)
+    throw ConfigError(
+        fmt::format("[launch] --agent \"{}\" has a space in its path, where Open MPI would end it; give it another name, or a link without one", a.agent));
   options.policy = a.policy;
   log_info("[launch] {} from {}; starter: {} ({})", counted(options.hosts.size(), "host"), source, options.starter.program, options.starter.version);
   return options;

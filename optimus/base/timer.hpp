@@ -1,6 +1,7 @@
 #pragma once
 // Wall time and memory of this process.
 
+#include <algorithm>
 #include <chrono>
 
 #include "optimus/base/index.hpp"
@@ -17,6 +18,9 @@ class Timer {
  private:
   std::chrono::steady_clock::time_point start_;
 };
+
+/// `seconds` as a time to wait, at most 30 years: more would overflow the clock, and what should wait for ever would not wait at all.
+[[nodiscard]] inline std::chrono::duration<double> waiting_time(double seconds) { return std::chrono::duration<double>(std::min(seconds, 1e9)); }
 
 /// Largest resident size of this process so far, in bytes.
 [[nodiscard]] Index peak_memory_bytes();

@@ -6,6 +6,7 @@
 #include <regex>
 
 #include "optimus/base/error.hpp"
+#include "optimus/base/timer.hpp"
 #include "optimus/launch/process.hpp"
 
 namespace optimus::launch {
@@ -28,7 +29,7 @@ std::vector<std::string> open_mpi(const StartRequest& r) {
   if (!r.agent.empty()) words.insert(words.end(), {"--mca", "plm", "rsh", "--mca", "plm_rsh_agent", r.agent});
   if (!has_option(r, "oob_tcp_keepalive")) {
     // A daemon on a node that is cut off ends its ranks and itself. Left to the defaults it is there for eight minutes, and mpirun waits as long.
-    const auto part_s = [&](double part) { return std::to_string(static_cast<Index>(std::max(1.0, part * r.watchdog_s))); };
+    const auto part_s = [&](double part) { return std::to_string(static_cast<Index>(std::max(1.0, waiting_time(part * r.watchdog_s).count()))); };
     words.insert(words.end(), {"--mca", "oob_tcp_keepalive_time", part_s(0.25), "--mca", "oob_tcp_keepalive_intvl", part_s(0.125), "--mca",
                                "oob_tcp_keepalive_probes", "3"});
   }

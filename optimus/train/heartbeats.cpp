@@ -18,6 +18,7 @@
 
 #include "optimus/base/file.hpp"
 #include "optimus/base/log.hpp"
+#include "optimus/base/timer.hpp"
 
 namespace optimus {
 namespace {
@@ -171,7 +172,7 @@ struct Heartbeats::State {
         if (!has_warned) log_warning("[train] signs of life are not written: {}", error.what());
         has_warned = true;
       }
-      changed.wait_for(lock, std::chrono::duration<double>(interval_s), [this] { return is_over; });
+      changed.wait_for(lock, waiting_time(interval_s), [this] { return is_over; });
     }
   }
 };

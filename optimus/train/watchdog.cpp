@@ -3,17 +3,13 @@
 #include <algorithm>
 #include <utility>
 
+#include "optimus/base/timer.hpp"
+
 namespace optimus {
-namespace {
-
-constexpr double kLongestLimit = 1e9;  // 30 years; more would overflow the clock and end the run at once
-
-}  // namespace
-
 double step_limit_s(double watchdog_s) { return std::min(1.1 * watchdog_s + 1, watchdog_s + 5); }
 
 Watchdog::Watchdog(double limit_s, std::function<void(const std::string& doing)> on_expiry)
-    : limit_(std::min(limit_s, kLongestLimit)), thread_([this, f = std::move(on_expiry)] { watch(f); }) {}
+    : limit_(waiting_time(limit_s)), thread_([this, f = std::move(on_expiry)] { watch(f); }) {}
 
 Watchdog::~Watchdog() {
   {

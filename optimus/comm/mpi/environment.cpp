@@ -12,6 +12,7 @@
 
 #include "optimus/base/check.hpp"
 #include "optimus/base/log.hpp"
+#include "optimus/base/timer.hpp"
 #include "optimus/comm/mpi/engine.hpp"
 #include "optimus/comm/mpi/handle.hpp"
 #include "optimus/comm/mpi/mpi_communicator.hpp"
@@ -40,7 +41,7 @@ void tell_hydra(int code) {
 template <class Call> void call_within(double limit_s, const char* late, Call call) {
   std::promise<void> done;
   std::thread guard([limit_s, late, is_done = done.get_future()] {
-    if (is_done.wait_for(std::chrono::duration<double>(limit_s)) == std::future_status::ready) return;
+    if (is_done.wait_for(waiting_time(limit_s)) == std::future_status::ready) return;
     log_error("[comm] {} within {} s", late, limit_s);
     tell_hydra(static_cast<int>(ExitCode::kLostRank));
     std::_Exit(static_cast<int>(ExitCode::kLostRank));

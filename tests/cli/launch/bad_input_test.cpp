@@ -42,6 +42,7 @@ TEST_F(LaunchCommand, RefusesNumbersAndHostsThatAreNone) {
   std::ofstream(folder_ / "hosts") << "# nobody\n";
   expect_refused({"--ranks", "2", "--hostfile", (folder_ / "hosts").string(), "--", "pretrain", config}, "names no host");
   expect_refused({"--ranks", "2", "--starter", "no-such-starter", "--", "pretrain", config}, "no-such-starter");
+  expect_refused({"--ranks", "2", "--agent", "/a path/agent", "--", "pretrain", config}, "has a space in its path");
   expect_refused({"--ranks", "2", "--starter", "true", "--", "pretrain", config}, "no starter that is known here");
 }
 

@@ -55,6 +55,11 @@ TEST_F(StartUp, ALimitThatIsNoNumberIsRefused) {
   }
 }
 
+TEST_F(StartUp, LimitsWithoutEndWaitWithoutEnd) {
+  const auto result = run_optimus(args({"fault_tolerance.watchdog_s=1e300"}), 2, "OPTIMUS_START_LIMIT_S=1e300");
+  EXPECT_EQ(result.code, 0) << result.err;
+}
+
 TEST_F(StartUp, ARankCountThatDoesNotFitIsRefusedWithAllReasons) {
   const auto result = run({"parallel.tp=4", "parallel.pp=2", "model.hidden_size=36", "model.num_attention_heads=6", "optimizer.lr=-1"}, 3);
   EXPECT_EQ(result.code, 2);

@@ -49,6 +49,8 @@ TEST(Starter, GivesUpConnectionsBeforeTheWatchdogDoes) {
   r.watchdog_s = 0.5;
   EXPECT_THAT(start_command({StarterKind::kOpenMpi, "mpirun", ""}, r), IsSupersetOf({"oob_tcp_keepalive_time", "1", "oob_tcp_keepalive_intvl"}))
       << "0 turns it off";
+  r.watchdog_s = 1e300;
+  EXPECT_THAT(start_command({StarterKind::kOpenMpi, "mpirun", ""}, r), IsSupersetOf({"oob_tcp_keepalive_time", "1000000000"})) << "an int";
   r.extra = {"--mca", "oob_tcp_keepalive_time", "20"};
   EXPECT_THAT(start_command({StarterKind::kOpenMpi, "mpirun", ""}, r), Not(testing::Contains("oob_tcp_keepalive_intvl"))) << "it takes no value twice";
 }
