@@ -117,8 +117,8 @@ struct Heartbeats::State {
   bool is_over = false;
   std::thread writer;
 
-  State(Communicator& w, std::filesystem::path run_dir, double interval)
-      : world(w), node(w.split_by_node()), beats(*node), folder(std::move(run_dir) / "heartbeats"), interval_s(interval) {
+  State(Communicator& w, const std::filesystem::path& run_dir, double interval)
+      : world(w), node(w.split_by_node()), beats(*node), folder(run_dir / "heartbeats"), interval_s(interval) {
     Beat& mine = beats[node->rank()];
     mine.rank = world.rank();
     mine.step = 0;
@@ -177,8 +177,8 @@ struct Heartbeats::State {
   }
 };
 
-Heartbeats::Heartbeats(Communicator& world, std::filesystem::path run_dir, double interval_s)
-    : state_(std::make_unique<State>(world, std::move(run_dir), interval_s)) {
+Heartbeats::Heartbeats(Communicator& world, const std::filesystem::path& run_dir, double interval_s)
+    : state_(std::make_unique<State>(world, run_dir, interval_s)) {
   world.add_progress(*this);
 }
 Heartbeats::~Heartbeats() { state_->world.remove_progress(*this); }

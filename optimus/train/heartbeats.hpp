@@ -32,7 +32,7 @@ struct RankPlace {
 class Heartbeats final : public Progress {
  public:
   /// `world` must outlive it.  Errors: FileError if a node has no shared memory, on its ranks.
-  Heartbeats(Communicator& world, std::filesystem::path run_dir, double interval_s);
+  Heartbeats(Communicator& world, const std::filesystem::path& run_dir, double interval_s);
   ~Heartbeats() override;
   Heartbeats(const Heartbeats&) = delete;
   Heartbeats& operator=(const Heartbeats&) = delete;

@@ -26,7 +26,7 @@ void Watchdog::beat(std::string doing) {
   last_beat_ = std::chrono::steady_clock::now();
 }
 
-void Watchdog::watch(std::function<void(const std::string&)> on_expiry) {
+void Watchdog::watch(const std::function<void(const std::string&)>& on_expiry) {
   std::unique_lock lock(mutex_);
   while (!is_over_) {
     const auto deadline = last_beat_ + std::chrono::duration_cast<std::chrono::steady_clock::duration>(limit_);

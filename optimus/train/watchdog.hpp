@@ -26,7 +26,7 @@ class Watchdog {
   void beat(std::string doing);
 
  private:
-  void watch(std::function<void(const std::string&)> on_expiry);
+  void watch(const std::function<void(const std::string&)>& on_expiry);
   std::chrono::duration<double> limit_;
   std::mutex mutex_;
   std::condition_variable changed_;
